@@ -27,7 +27,7 @@ _SIGN = 2.5  # standard errors of a slope of sizes
 _CERTAIN_OF_ALL = 1e-6  # less than for one slope, since errors of many add up
 _BY_ERRORS = 1e6  # factor of a chance that errors of slopes can make small
 _ALIKE = 1e-9  # of the largest variance: what directions have that features do not tell apart
-_TINY = 1e-300
+_CONSTANT = 1e-9  # variance of a scaled column of one value, which rounding may leave
 _LOOKED_AT = 20  # rows
 _TWO_VALUES = 1e-6  # of the distance of two values: what rounding may add
 _ROUNDING = 1e-9  # of the largest standard error: what a column of one value has
@@ -163,8 +163,8 @@ def told_columns(z: Array, v: Array) -> NDArray[np.intp]:
     Of a category with one row or two, nothing tells whether their noise is large or small by chance.
     """
     squares = np.square(z - v @ z)
-    alone = v**2 @ np.square(squares)
-    return np.flatnonzero((v @ squares) ** 2 >= _FEWEST_ROWS * np.maximum(alone, _TINY))
+    variance, alone = v @ squares, v**2 @ np.square(squares)
+    return np.flatnonzero((variance > _CONSTANT) & (variance**2 >= _FEWEST_ROWS * alone))
 
 
 def exclusive_sets(z: Array) -> tuple[NDArray[np.intp], ...]:
