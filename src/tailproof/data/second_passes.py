@@ -101,8 +101,8 @@ class SecondDescent:
         self.some: ScaledRows | None = None
 
     def _first(self, path: TruncationPath, X: Any, blocks: int) -> SecondPass | None:
-        found, law = solved_on_sample(path, X, self.learned), self.learned.law
-        return SecondPass.of_sample(*found, blocks, law.equations if law else None) if found else None
+        found, across = solved_on_sample(path, X, self.learned), self.learned.across
+        return SecondPass.of_sample(*found, blocks, across.law if across else None) if found else None
 
     def _in_all_directions(self, standing: ScaledRows) -> SecondPass | None:
         """Where it is, now that rows may vary along columns that were constant in the sample."""

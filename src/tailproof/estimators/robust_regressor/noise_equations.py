@@ -217,6 +217,14 @@ class BySize:
         chance = 2.0 * max(self.map.shape[1] - 1, 1) * float(special.ndtr(-t))
         return float(-special.ndtri(np.clip(chance, 1e-300, 0.5)))
 
+    def part_across(self, theta: Array) -> Array:
+        """What of a change of θ is across the columns that the noise grows along, in white coordinates."""
+        return np.asarray(self._across @ coordinates_of(self.map, theta))
+
+    @cached_property
+    def _across(self) -> Array:
+        return across(self.map, self.columns)
+
     def distance_errors(self, sums: Array) -> Array:
         """Standard errors of the distance to least squares along columns."""
         *_, squares = self._parts(sums)

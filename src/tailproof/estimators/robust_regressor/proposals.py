@@ -49,7 +49,7 @@ from tailproof.estimators.robust_regressor.noise_growth import (
 )
 from tailproof.estimators.robust_regressor.scaled_rows import gram
 from tailproof.estimators.robust_regressor.score_equations import ByScore
-from tailproof.estimators.robust_regressor.second_fit import LearnedLaw, agreement_of
+from tailproof.estimators.robust_regressor.second_fit import LearnedAcross, agreement_of
 from tailproof.estimators.robust_regressor.small_systems import product
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 from tailproof.estimators.robust_regressor.tuning import Tuning
@@ -116,14 +116,16 @@ class Proposal:
         theta, told = B @ (blend.phi + self.phi), residuals.growth.told
         return ByScore(fit.score, theta, B, fit.mean, fit.information, sets, middle, told)
 
-    def learned_law(self, blend: Blend) -> LearnedLaw | None:
-        """What the law of its noise is for more rows, if there is one beside sizes."""
-        if self.law is None or self.size is None:
+    def learned_across(self, blend: Blend) -> LearnedAcross | None:
+        """What is known for more rows of slopes across the columns that noise grows along, if it does."""
+        start, to_columns = self.law.start if self.law else self.size, blend.path.basis.map
+        if self.size is None or not isinstance(start, SizeFit) or start.columns.size + 1 >= len(to_columns):
             return None
-        law, squares = self.law, float(np.sum(self.size.family.v**2))
-        apart, modelled = self.moves @ law.across, self.size.moves @ law.across
-        moved = float(np.sum(apart**2)) / squares, float(np.sum(modelled * apart)) / squares
-        return LearnedLaw(law.equations(blend.phi, blend.path.basis.map), *moved)
+        part, squares = across(to_columns, start.columns), float(np.sum(self.size.family.v**2))
+        apart, modelled = product(self.moves, part), product(self.size.moves, part)
+        law = self.law.equations(blend.phi, to_columns) if self.law else None
+        variance, covariance = float(np.vdot(apart, apart)), float(np.vdot(modelled, apart))
+        return LearnedAcross(law, variance / squares, covariance / squares)
 
 
 @dataclass(frozen=True, eq=False)

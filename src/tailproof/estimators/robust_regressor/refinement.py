@@ -22,6 +22,7 @@ from tailproof.estimators.robust_regressor.dependent_noise import (
 )
 from tailproof.estimators.robust_regressor.inference import Blend, blend_of, whitened_rows
 from tailproof.estimators.robust_regressor.monotone_score import ScoreFit
+from tailproof.estimators.robust_regressor.noise_equations import BySize
 from tailproof.estimators.robust_regressor.noise_growth import growth_of_noise
 from tailproof.estimators.robust_regressor.proposals import Proposal, Residuals, propose, weight_of_size
 from tailproof.estimators.robust_regressor.score_equations import ByScore
@@ -44,10 +45,11 @@ BY_SIZE = (
     "The noise grows along some columns: slopes are fitted once more with weights for that ({:.0f}% of the "
     "model)."
 )
-BY_SIZE_AND_LAW = (
-    "The noise grows along some columns: slopes are fitted once more with weights for that, and across these "
-    "columns with the score that suits the noise best ({:.0f}% of the model, along them {:.0f}%)."
+ALONG_AND_ACROSS = (
+    "The noise grows along some columns: slopes are fitted once more with weights for that{} ({:.0f}% of the "
+    "model, along {} {:.0f}%)."
 )
+AND_LAW = ", and across these columns with the score that suits the noise best"
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ class Refinement:
         What it changed in the predictions of held-out rows, but for a constant.
     along : float or None
         The share along the columns that noise grows along, if it is another than across them.
+    by_law : bool
+        Whether slopes across these are by the law of the noise.
     """
 
     correction: Correction | None
@@ -79,12 +83,14 @@ class Refinement:
     moves: Array | None = None
     left_out: Array | None = None
     along: float | None = None
+    by_law: bool = False
 
     @property
     def remark(self) -> tuple[str, ...]:
         """A sentence for the report, if anything was done."""
         if self.along is not None and self.share:
-            return (BY_SIZE_AND_LAW.format(100 * self.share, 100 * self.along),)
+            law, them = (AND_LAW, "them") if self.by_law else ("", "these columns")
+            return (ALONG_AND_ACROSS.format(law, 100 * self.share, them, 100 * self.along),)
         text = BY_SIZE if self.score is None else BY_SCORE
         return (text.format(100 * self.share),) if self.share else ()
 
@@ -155,7 +161,7 @@ def learn(model: Any, part: RegressionTask, held_out: Array) -> Learned | None:
         variance=found.variance / squares,
         covariance=found.covariance / squares,
         left_out=share * blend.level.unit.scale * change if few is None else None,
-        law=found.learned_law(blend),
+        across=found.learned_across(blend),
     )
 
 
@@ -272,7 +278,9 @@ def _kept_of_all(
     left_out = None if left_out is None else share / second.learned.share * left_out
     if across is not None and max(across, share) > 0:
         part, along = (across, share) if across > 0 else (share, None)
-        return Refinement(None, part, _in_white(done, blend) / part, left_out=left_out, along=along)
+        law = second.learned.across is not None and second.learned.across.law is not None
+        phi = _in_white(done, blend) / part
+        return Refinement(None, part, phi, left_out=left_out, along=along, by_law=law)
     phi = blend.path.basis.coordinates(equations.theta[:, None])[:, 0] - blend.phi
     fit = equations.fit() if isinstance(equations, ByScore) else None
     return Refinement(None, share, phi, fit, left_out=left_out)
@@ -290,25 +298,29 @@ def _in_white(change: Array, blend: Blend) -> Array:
 
 
 def _share_across(change: Array, blend: Blend, second: SecondFit) -> float | None:
-    """The share of slopes across the columns that the noise grows along, if its law tells these.
+    """The share of slopes across the columns that the noise grows along, if it does.
 
     Where least squares contradicts slopes along these columns, since the size of the noise is not quite as it
     is modelled, those across them need not be wrong.
     """
-    learned, law = second.learned, second.learned.law
-    if law is None or second.agreement_across is None:
+    learned, across = second.learned, second.learned.across
+    if across is None or second.agreement_across is None:
         return None
-    part = law.equations.part_across(_of_scaled(change, blend))
-    errors = law.variance / second.size, law.covariance / second.size
+    part = _part_across(change, blend, second)
+    errors = across.variance / second.size, across.covariance / second.size
     weight = weight_of_size(float(part @ part), *errors)
     return learned.share / learned.weight * second.agreement_across * weight
 
 
+def _part_across(change: Array, blend: Blend, second: SecondFit) -> Array:
+    """The part of a change of slopes that is across these columns, in white coordinates."""
+    assert isinstance(second.equations, BySize)
+    return second.equations.part_across(_of_scaled(change, blend))
+
+
 def _across(change: Array, blend: Blend, second: SecondFit) -> Array:
-    """The part of a change of slopes that is across these columns."""
-    assert second.learned.law is not None
-    law = second.learned.law.equations
-    return _in_data_unit(law.map @ law.part_across(_of_scaled(change, blend)), blend)
+    """The same as a change of slopes."""
+    return _in_data_unit(second.equations.map @ _part_across(change, blend, second), blend)
 
 
 def _share_of_all(change: Array, blend: Blend, second: SecondFit) -> float:

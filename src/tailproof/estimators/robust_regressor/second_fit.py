@@ -70,8 +70,8 @@ class Learned:
         much it moves the former alone.
     left_out : array or None
         What the slopes change in the predictions of those rows when they are held out.
-    law : LearnedLaw or None
-        Of noise whose size grows, if its law is worth it.
+    across : LearnedAcross or None
+        Of slopes across the columns that the noise grows along, if it does.
     """
 
     equations: ByScore | BySize
@@ -80,7 +80,7 @@ class Learned:
     variance: float
     covariance: float
     left_out: Array | None
-    law: LearnedLaw | None = None
+    across: LearnedAcross | None = None
 
     def on(self, rows: ScaledRows, plain: Array) -> Learned:
         """For rows that may vary along columns that were constant, where slopes begin at ``plain``."""
@@ -98,31 +98,32 @@ class Learned:
             equations = equations.curved(curvature_of_rows(equations, rows))
             moves, error = equations.inverse[: rows.parameters], math.sqrt(more) * equations.error
             equations = replace(equations, to_moves=moves, error=error)
-        law = None if self.law is None else self.law.on(equations, more)
+        across = None if self.across is None else self.across.on(equations, more)
         variance, covariance = more * self.variance, more * self.covariance
-        return replace(self, equations=equations, variance=variance, covariance=covariance, law=law)
+        return replace(self, equations=equations, variance=variance, covariance=covariance, across=across)
 
 
 @dataclass(frozen=True, eq=False)
-class LearnedLaw:
-    """What they have learned about the law of noise whose size grows.
+class LearnedAcross:
+    """What they have learned about slopes across the columns that the noise grows along.
 
     Attributes
     ----------
-    equations : ByLaw
+    law : ByLaw or None
+        Of noise over its size, if that is worth it.
     variance, covariance : float
-        As those of ``Learned``, of slopes across the columns that the noise grows along.
+        As those of ``Learned``, of these slopes.
     """
 
-    equations: ByLaw
+    law: ByLaw | None
     variance: float
     covariance: float
 
-    def on(self, sizes: ByScore | BySize, more: float) -> LearnedLaw:
+    def on(self, sizes: ByScore | BySize, more: float) -> LearnedAcross:
         """The same where a fit by size knows so many times as many directions."""
         assert isinstance(sizes, BySize)
-        variance, covariance = more * self.variance, more * self.covariance
-        return LearnedLaw(self.equations.on(sizes, more), variance, covariance)
+        law = None if self.law is None else self.law.on(sizes, more)
+        return LearnedAcross(law, more * self.variance, more * self.covariance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +144,7 @@ class SecondFit:
     level : Level, optional
         If sizes of the noise are known.
     agreement_across : float, optional
-        The same for slopes across the columns that the noise grows along, if its law tells these.
+        The same for slopes across the columns that the noise grows along, if it does.
     trusted : float
         What slopes along these columns are multiplied with beside it, since sizes may not be as modelled.
     """
@@ -231,19 +232,18 @@ def second_fit(
         return SecondFit(there, mean_row, size, agreement, learned)
     errors = there.distance_errors(sums)
     trusted = trusted_share(there, columns.take(judges), errors, rows.tuning)
-    law = None if learned.law is None else solved_by_law(learned.law.equations, there, columns)
-    there, across = with_law(there, law, sums, plain, size, rows.tuning)
+    law = learned.across.law if learned.across else None
+    by_law = None if law is None else solved_by_law(law, there, columns)
+    there, across = with_law(there, by_law, sums, plain, size, rows.tuning)
     level = _level(there, columns, delta, path.informative_share)
     return SecondFit(there, mean_row, size, agreement, learned, level, across, trusted)
 
 
 def with_law(
     there: BySize, law: ByLaw | None, sums: Array, plain: Array, size: float, tuning: Tuning
-) -> tuple[BySize, float | None]:
-    """A fit by size with slopes by a law, if there is one, and whether least squares contradicts these."""
-    if law is None:
-        return there, None
-    there = law.taken_over(there, size)
+) -> tuple[BySize, float]:
+    """A fit by size, with slopes by a law if there is one, and whether least squares bears those across."""
+    there = there if law is None else law.taken_over(there, size)
     return there, agreement_of(there.conflict_across(sums, plain), tuning)
 
 
