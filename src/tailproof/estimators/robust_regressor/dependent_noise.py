@@ -26,7 +26,6 @@ from tailproof.estimators.robust_regressor.bent_mean import score_of_mean
 from tailproof.estimators.robust_regressor.noise_equations import (
     BySize,
     slopes_told,
-    without_constant,
 )
 from tailproof.estimators.robust_regressor.noise_growth import (
     CERTAIN,
@@ -146,7 +145,7 @@ class SizeFit(WeightedFit):
         found = _chance_of_growth(self.family, self.solution, self.moves_of_all, sets)
         return found * asked / len(sets)
 
-    def equations(self, phi: Array, to_columns: Array) -> BySize:
+    def equations(self, phi: Array, to_columns: Array, told: NDArray[np.intp] | None = None) -> BySize:
         """What it solves, for more rows.
 
         Parameters
@@ -155,7 +154,11 @@ class SizeFit(WeightedFit):
             Where the residuals are from that it was fitted to.
         to_columns : array of shape (width, rank)
             B with θ = Bφ for scaled columns.
+        told : array of int, optional
+            Columns that more than a few rows tell of; all by default.
         """
+        told = np.arange(len(to_columns) - 1) if told is None else told
+        moves = product(self.moves, slopes_told(to_columns, told))
         family, found = self.family, self.solution
         inverse = inverse_of(family.expected_derivatives(found))
         return BySize(
@@ -172,7 +175,8 @@ class SizeFit(WeightedFit):
             reach=FAR,
             columns=self.columns,
             both_sides=family.features.shape[1] > self.columns.size + 1,
-            error=float(np.linalg.norm(without_constant(to_columns, self.moves)) / np.linalg.norm(family.v)),
+            error=float(np.linalg.norm(moves) / np.linalg.norm(family.v)),
+            told=told,
         )
 
     def _least_size(self) -> float:

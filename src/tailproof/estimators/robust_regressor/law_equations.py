@@ -18,11 +18,11 @@ from tailproof.core import Array
 from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore
 from tailproof.estimators.robust_regressor.noise_equations import (
     BySize,
-    across,
     constant_of,
     coordinates_of,
     inverse_beside,
     seen_columns,
+    slopes_told,
     without_constant,
 )
 from tailproof.estimators.robust_regressor.row_tiles import long_tiles
@@ -109,7 +109,7 @@ class ByLaw:
             self,
             theta=np.where(known, self.theta, sizes.theta),
             map=sizes.map,
-            across=across(sizes.map, sizes.columns),
+            across=slopes_told(sizes.map, sizes.asked, sizes.columns),
             inverse=np.zeros((sizes.map.shape[1] + 1,) * 2),
             gain=more * self.gain,
             variance=more * self.variance,

@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.estimators.robust_regressor.dependent_noise import SizeFit, WeightedFit
@@ -21,9 +22,9 @@ from tailproof.estimators.robust_regressor.law_equations import (
 )
 from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore, learn_score
 from tailproof.estimators.robust_regressor.noise_equations import (
-    across,
     constant_of,
     inverse_beside,
+    slopes_told,
     without_constant,
 )
 from tailproof.estimators.robust_regressor.noise_growth import ROWS_PER_COLUMN
@@ -97,7 +98,7 @@ class LawFit:
         )
 
 
-def fit_law(start: SizeFit, to_columns: Array) -> LawFit | None:
+def fit_law(start: SizeFit, to_columns: Array, told: NDArray[np.intp] | None = None) -> LawFit | None:
     """Learn ψ of what a fit by size leaves and take a step by it, in turn; None where that is for nothing.
 
     Parameters
@@ -105,8 +106,11 @@ def fit_law(start: SizeFit, to_columns: Array) -> LawFit | None:
     start : SizeFit
     to_columns : array of shape (width, rank)
         B with θ = Bφ for scaled columns.
+    told : array of int, optional
+        Columns that more than a few rows tell of; all by default.
     """
-    projection = across(to_columns, start.columns)
+    told = np.arange(len(to_columns) - 1) if told is None else told
+    projection = slopes_told(to_columns, told, start.columns)
     if not (np.trace(projection) > 0.5 and _enough_rows_decide(start)):
         return None
     rows = _SizedRows(start, constant_of(to_columns))

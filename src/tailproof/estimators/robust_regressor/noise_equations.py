@@ -201,14 +201,15 @@ class BySize:
 
     def conflict(self, sums: Array, plain: Array, apart: float) -> float:
         """By the largest distance along a column, in its own standard errors, and Bonferroni."""
-        return self._conflict_along(self._asked, sums, plain)
+        return self._conflict_along(self.asked, sums, plain)
 
     def conflict_across(self, sums: Array, plain: Array) -> float:
         """The same along the columns that the noise does not grow along."""
-        return self._conflict_along(np.setdiff1d(self._asked, self.columns), sums, plain)
+        return self._conflict_along(np.setdiff1d(self.asked, self.columns), sums, plain)
 
     @property
-    def _asked(self) -> NDArray[np.intp]:
+    def asked(self) -> NDArray[np.intp]:
+        """Columns along which least squares may contradict."""
         return np.arange(self.theta.size - 1) if self.told is None else self.told
 
     def _conflict_along(self, columns: NDArray[np.intp], sums: Array, plain: Array) -> float:
@@ -284,7 +285,7 @@ def across(to_columns: Array, columns: NDArray[np.intp]) -> Array:
     return without_constant(to_columns, np.eye(to_columns.shape[1])) - spanned.T @ spanned
 
 
-def slopes_told(to_columns: Array, told: NDArray[np.intp]) -> Array:
+def slopes_told(to_columns: Array, told: NDArray[np.intp], along: NDArray[np.intp] | tuple[()] = ()) -> Array:
     """Projection of φ to slopes without those of columns that too few rows tell of.
 
     Of a category with one row, least squares leaves a residual of zero, which says nothing of its error.
@@ -294,10 +295,13 @@ def slopes_told(to_columns: Array, told: NDArray[np.intp]) -> Array:
     to_columns : array of shape (width, rank)
     told : array of int
         The other columns.
+    along : array of int, optional
+        Columns whose slopes are left out as well.
     """
     untold = np.setdiff1d(np.flatnonzero(seen_columns(to_columns)), told)
-    if untold.size:
-        return across(to_columns, untold)
+    aside = np.union1d(untold, along).astype(np.intp)
+    if aside.size:
+        return across(to_columns, aside)
     return without_constant(to_columns, np.eye(to_columns.shape[1]))
 
 

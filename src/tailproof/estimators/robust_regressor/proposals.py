@@ -38,6 +38,7 @@ from tailproof.estimators.robust_regressor.noise_equations import (
     BySize,
     across,
     constant_of,
+    seen_columns,
     slopes_told,
 )
 from tailproof.estimators.robust_regressor.noise_growth import (
@@ -108,20 +109,21 @@ class Proposal:
         blend = residuals.blend
         size = self.law.start if self.law else self.size
         if isinstance(size, SizeFit):
-            sized = size.equations(blend.phi, blend.path.basis.map)
-            return replace(sized, told=residuals.growth.told)
+            return size.equations(blend.phi, blend.path.basis.map, residuals.growth.told)
         assert self.score is not None
         B, fit, sets = blend.path.basis.least_slopes, self.score, exclusive_sets(columns_of(blend.rows))
         middle = blend.rows.tile_to_columns(blend.rows.mean_tile)
         theta, told = B @ (blend.phi + self.phi), residuals.growth.told
         return ByScore(fit.score, theta, B, fit.mean, fit.information, sets, middle, told)
 
-    def learned_across(self, blend: Blend) -> LearnedAcross | None:
+    def learned_across(self, residuals: Residuals) -> LearnedAcross | None:
         """What is known for more rows of slopes across the columns that noise grows along, if it does."""
+        blend, told = residuals.blend, residuals.growth.told
         start, to_columns = self.law.start if self.law else self.size, blend.path.basis.map
         if self.size is None or not isinstance(start, SizeFit) or start.columns.size + 1 >= len(to_columns):
             return None
-        part, squares = across(to_columns, start.columns), float(np.sum(self.size.family.v**2))
+        part = slopes_told(to_columns, told, start.columns)
+        squares = float(np.sum(self.size.family.v**2))
         apart, modelled = product(self.moves, part), product(self.size.moves, part)
         law = self.law.equations(blend.phi, to_columns) if self.law else None
         variance, covariance = float(np.vdot(apart, apart)), float(np.vdot(modelled, apart))
@@ -148,6 +150,11 @@ class Residuals:
     def slopes_told(self) -> Array:
         """Projection of φ to slopes that more than a few rows tell of."""
         return slopes_told(self.blend.path.basis.map, self.growth.told)
+
+    @functools.cached_property
+    def tell_of_all(self) -> bool:
+        """Whether they do so of all slopes."""
+        return bool(np.isin(np.flatnonzero(seen_columns(self.blend.path.basis.map)), self.growth.told).all())
 
     @property
     def tuning(self) -> Tuning:
@@ -349,7 +356,7 @@ def _share_of_joint(distance: Array, part: Array, own: Array, both: Array, their
 
 def _by_size_first(residuals: Residuals, fit: SizeFit) -> Proposal:
     """A fit by size for more rows, with slopes by the law of its noise where these have far less variance."""
-    law = fit_law(fit, residuals.blend.path.basis.map)
+    law = fit_law(fit, residuals.blend.path.basis.map, residuals.growth.told)
     if law is None or not law.variance <= _WORTH:
         return _by_size(residuals, fit)
     return replace(_by_size(residuals, law.weighted()), law=law)
@@ -392,18 +399,21 @@ def _by_size(residuals: Residuals, fit: WeightedFit) -> Proposal:
     noise grows, it is the blend that is biased. So w = 1 − (V − C)/max(D², V_D).
     """
     blend, basis = residuals.blend, residuals.blend.path.basis
-    slopes = basis.without_constant(np.eye(basis.rank))
+    slopes, modelled = residuals.slopes_told, fit.moves
     apart, constant = blend_moves(blend, blend.rows, residuals.Q), constant_of(basis.map)
     np.subtract(fit.moves, apart, out=apart)
-    apart.T[:] -= np.multiply.outer(constant, apart @ constant)
+    if residuals.tell_of_all:
+        apart.T[:] -= np.multiply.outer(constant, apart @ constant)
+    else:
+        apart, modelled = product(apart, slopes), product(modelled, slopes)
     distance = slopes @ fit.phi
     # What is left of these is without the constant, so that its products with others are.
-    variance, covariance = float(np.vdot(apart.T, apart.T)), float(np.vdot(fit.moves.T, apart.T))
+    variance, covariance = float(np.vdot(apart.T, apart.T)), float(np.vdot(modelled.T, apart.T))
     weight = weight_of_size(float(distance @ distance), variance, covariance)
     phi, moves = residuals.step_to_least_squares
     step = distance - slopes @ phi
     predicted = fit.predicted_covariance_of_least_squares()
-    own = float(np.vdot(fit.moves.T, fit.moves.T)) - float(np.sum((fit.moves @ constant) ** 2))
+    own = float(np.vdot(modelled.T, modelled.T)) - float(np.sum((modelled @ constant) ** 2))
     trust = _trust_in_sizes(own, float(np.vdot(slopes, slopes @ predicted)))
     by_rows = _conflict(step, gram(fit.moves - moves, None), residuals)
     conflict = _relieved(by_rows, _conflict(step, predicted, residuals), trust)

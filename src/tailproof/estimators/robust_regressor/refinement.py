@@ -161,7 +161,7 @@ def learn(model: Any, part: RegressionTask, held_out: Array) -> Learned | None:
         variance=found.variance / squares,
         covariance=found.covariance / squares,
         left_out=share * blend.level.unit.scale * change if few is None else None,
-        across=found.learned_across(blend),
+        across=found.learned_across(residuals),
     )
 
 
