@@ -27,7 +27,7 @@ from tailproof.native.size_scores import (
     sizes_of_rows,
 )
 
-_CONSTANT = 1e-9  # square length of the row that a map has for a column of one value
+_CONSTANT = 1e-9  # variance of a scaled column of one value, which rounding may leave
 _ALIKE = 1e-9  # of the largest: what directions have that columns do not span
 _LARGEST = 100.0  # of log s(x): squares of s are numbers
 _TINY = 1e-300
@@ -306,8 +306,9 @@ def slopes_told(to_columns: Array, told: NDArray[np.intp], along: NDArray[np.int
 
 
 def seen_columns(to_columns: Array) -> NDArray[np.bool_]:
-    """Which columns were not constant where the map was made."""
-    return np.asarray((to_columns[:-1] ** 2).sum(axis=1) > _CONSTANT)
+    """Which columns varied where the map was made: a constant one may have a part of the constant."""
+    columns = without_constant(to_columns, coordinates_of(to_columns, np.eye(len(to_columns))[:-1]))
+    return np.asarray((columns**2).sum(axis=1) > _CONSTANT)
 
 
 def with_more_directions(to_columns: Array, basis: Whitening) -> Array:

@@ -83,20 +83,24 @@ class Learned:
     across: LearnedAcross | None = None
 
     def on(self, rows: ScaledRows, plain: Array) -> Learned:
-        """For rows that may vary along columns that were constant, where slopes begin at ``plain``."""
-        directions = self.equations.map.shape[1]
-        if rows.parameters <= directions:
+        """For rows that may vary along columns that were constant, where slopes begin at ``plain``.
+
+        Derivatives along columns that the few hardly knew are those of the rows.
+        """
+        directions, seen = self.equations.map.shape[1], seen_columns(self.equations.map)
+        told = self.equations.told
+        hardly = told is not None and bool(np.setdiff1d(np.flatnonzero(seen), told).size)
+        if rows.parameters <= directions and not (hardly and isinstance(self.equations, BySize)):
             return self
-        more = (rows.parameters - 1) / max(directions - 1, 1)
-        known = np.append(seen_columns(self.equations.map), True)
+        more = (max(rows.parameters, directions) - 1) / max(directions - 1, 1)
         equations = replace(
             self.equations,
-            theta=np.where(known, self.equations.theta, plain),
+            theta=np.where(np.append(seen, True), self.equations.theta, plain),
             map=with_more_directions(self.equations.map, rows.whitening),
         )
         if isinstance(equations, BySize):
             equations = equations.curved(curvature_of_rows(equations, rows))
-            moves, error = equations.inverse[: rows.parameters], math.sqrt(more) * equations.error
+            moves, error = equations.inverse[: equations.map.shape[1]], math.sqrt(more) * equations.error
             equations = replace(equations, to_moves=moves, error=error)
         across = None if self.across is None else self.across.on(equations, more)
         variance, covariance = more * self.variance, more * self.covariance
