@@ -16,6 +16,7 @@ from tailproof.core.losses import Loss
 from tailproof.core.scaling import FeatureScale, robust_columns, sample_rows
 from tailproof.estimators.robust_regressor.covariances import covariances_by
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
+from tailproof.native.columns import by_columns, column_products
 from tailproof.native.fit_search import Penalised
 from tailproof.native.levels import row_products
 from tailproof.native.rows import ends_and_square
@@ -435,5 +436,7 @@ def _varies(squares: Array) -> NDArray[np.bool_]:
 
 def gram(Z: Array, weights: Array | None) -> Array:
     """Z' diag(weights) Z, as one symmetric product; no weights are ones."""
+    if by_columns(Z):
+        return column_products(Z, weights)
     A = Z if weights is None else Z * np.sqrt(weights)[:, None]
     return np.asarray(A.T @ A)

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from tailproof.core import Array
+from tailproof.native.columns import by_columns, column_lengths
 
 _REGULAR = 1e-13  # inverse condition number, above which rounding leaves the solution
 
@@ -77,6 +78,8 @@ def squared_lengths(rows: Array, matrix: Array) -> Array:
     >>> squared_lengths(np.array([[1.0, 2.0], [0.0, 3.0]]), np.eye(2)).tolist()
     [5.0, 9.0]
     """
+    if by_columns(rows):
+        return column_lengths(rows, matrix)
     return np.asarray(np.einsum("ij,ij->i", product(rows, matrix), rows))
 
 

@@ -2,10 +2,9 @@
    leave. */
 #include "exp_log.h"
 #include "factors.h"
-#include "lanes.h"
 #include "order.h"
+#include "tile_products.h"
 
-#define TILE 128      /* rows whose columns are together: a tile and its weighted copy stay near the processor */
 #define TINY 1e-300
 #define REGULAR 1e-10 /* of the largest pivot: a smaller one leaves the system to the caller */
 
@@ -104,25 +103,6 @@ static double quantile(double *x, int64_t n, double share)
     return x[below] + (place - (double)below) * (after - x[below]);
 }
 
-/* Sums over a tile of the products of two weighted columns and four others. */
-static void add_eight(const double *weighted, const double *columns, double *into, int64_t width)
-{
-    lanes first[4] = {{0}}, second[4] = {{0}};
-    double found[8];
-    for (int64_t i = 0; i < TILE; i += WIDTH)
-        for (int64_t b = 0; b < 4; b++) {
-            lanes column = load_f64(columns + b * TILE + i);
-            first[b] += load_f64(weighted + i) * column;
-            second[b] += load_f64(weighted + TILE + i) * column;
-        }
-    sum_four(first[0], first[1], first[2], first[3], found);
-    sum_four(second[0], second[1], second[2], second[3], found + 4);
-    for (int64_t b = 0; b < 4; b++) {
-        into[b] += found[b];
-        into[width + b] += found[4 + b];
-    }
-}
-
 /* Huber's weights of a tile, times shares. */
 static void weigh_tile(const sized *rows, int64_t tile, double tau, double *weights)
 {
@@ -143,10 +123,7 @@ static void add_products(sized *rows, double tau)
             INDEPENDENT
             for (int64_t i = 0; i < TILE; i++)
                 rows->weighted[j * TILE + i] = weights[i] * columns[j * TILE + i];
-        for (int64_t a = 0; a <= rows->count; a += 2)
-            for (int64_t b = 0; b <= a; b += 4)
-                add_eight(rows->weighted + a * TILE, columns + b * TILE, rows->products + a * rows->width + b,
-                          rows->width);
+        add_tile_products(rows->weighted, columns, rows->count + 1, rows->width, rows->products);
     }
 }
 

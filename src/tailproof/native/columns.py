@@ -1,0 +1,61 @@
+"""Products of arrays of few columns that are stored column by column."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.native.arrays import COUNT, F64, POINTER, address, check, declare, read
+
+Array = NDArray[Any]
+
+_column_products = declare("column_products", POINTER, COUNT, COUNT, POINTER, POINTER)
+_column_lengths = declare("column_lengths", POINTER, COUNT, COUNT, POINTER, POINTER)
+
+
+_FEW = 32  # columns, beyond which libraries of linear algebra are faster
+
+
+def by_columns(rows: Array) -> bool:
+    """Whether rows suit the functions below: few columns of doubles, stored one after the other.
+
+    Examples
+    --------
+    >>> by_columns(np.ones((3, 2))), by_columns(np.ones((3, 2), order="F"))
+    (False, True)
+    """
+    return rows.flags.f_contiguous and 0 < rows.shape[1] <= _FEW and rows.dtype == F64
+
+
+def column_products(rows: Array, weights: Array | None) -> Array:
+    """Z' diag(weights) Z of rows that are stored column by column; no weights are ones.
+
+    Examples
+    --------
+    >>> rows = np.asfortranarray([[1.0, 2.0], [0.0, 3.0]])
+    >>> column_products(rows, None).tolist(), column_products(rows, np.array([1.0, 2.0])).tolist()
+    ([[1.0, 2.0], [2.0, 13.0]], [[1.0, 2.0], [2.0, 22.0]])
+    """
+    (n, count), columns = rows.shape, rows.T
+    products = np.empty((count, count))
+    shares = None if weights is None else read("weights", weights, F64, (n,))
+    table = read("rows", columns, F64, (count, n)), n, count
+    check(_column_products(*table, shares, address("products", products)))
+    return products
+
+
+def column_lengths(rows: Array, matrix: Array) -> Array:
+    """The length x' matrix x of every row x, stored column by column.
+
+    Examples
+    --------
+    >>> column_lengths(np.asfortranarray([[1.0, 2.0], [0.0, 3.0]]), np.eye(2)).tolist()
+    [5.0, 9.0]
+    """
+    n, count = rows.shape
+    lengths, by = np.empty(n), np.ascontiguousarray(matrix)
+    table = read("rows", rows.T, F64, (count, n)), n, count
+    check(_column_lengths(*table, read("matrix", by, F64, (count, count)), address("lengths", lengths)))
+    return lengths
