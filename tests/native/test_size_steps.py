@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tailproof.estimators.robust_regressor.scale_family import ScaleFamily
-from tailproof.native.size_steps import size_steps, smooth_sizes
+from tailproof.native.size_steps import Pace, size_rounds, size_steps, smooth_sizes
 
 
 def problem(n, rank, seed=0):
@@ -86,6 +86,34 @@ def test_a_column_twice_has_the_fit_of_one():
     twice = ScaleFamily(np.column_stack([Q, Q[:, 1]]), y, Q, v).solve(log, 1e-4)
     np.testing.assert_allclose(twice.phi[1] + twice.phi[3], once.phi[1], rtol=1e-5)
     np.testing.assert_allclose(twice.s, once.s, rtol=1e-5)
+
+
+@pytest.mark.parametrize("n", [60, 300])
+def test_rounds_at_once_lead_where_single_ones_do(n):
+    Q, y, v, s = problem(n, 4)
+    family = ScaleFamily(Q, y * s, Q, v)
+    log = np.log(np.abs(y - np.median(y)) + 0.3)
+    found, slow = family.solve(log, 1e-4), family._solve_with_care(family._smooth(log), 1e-4)
+    for name in ("phi", "kappa", "gamma", "s", "u", "tau"):
+        np.testing.assert_allclose(getattr(found, name), getattr(slow, name), rtol=1e-9, atol=1e-11)
+
+
+def test_sizes_beyond_all_numbers_are_left_to_single_rounds():
+    Q, y, v, _ = problem(50, 2)
+    pace = Pace(20, 4, 2, 2, 0.75, 1e-6, 0.02)
+    found = size_rounds(
+        np.asfortranarray(Q),
+        y,
+        np.ones((50, 1)),
+        np.ones((1, 1)),
+        v,
+        0 * v,
+        800 * Q[:, 1],
+        0.5,
+        (0.0, 1.0),
+        pace,
+    )
+    assert not found.known
 
 
 def test_numbers_beyond_all_bounds_have_no_truncation():

@@ -29,6 +29,12 @@ _size_steps = declare(
 _smooth_sizes = declare(
     "smooth_sizes", POINTER, COUNT, COUNT, *[POINTER] * 5, NUMBER, NUMBER, NUMBER, POINTER
 )
+_size_rounds = declare(
+    "size_rounds",
+    *(POINTER, COUNT, COUNT, POINTER, POINTER, COUNT, *[POINTER] * 3, *[NUMBER] * 3),
+    *(*[COUNT] * 4, *[NUMBER] * 3, *[POINTER] * 6),
+)
+_SETTLED, _DOUBTFUL = 0, 2  # how rounds end, or else nowhere
 
 
 class Steps(NamedTuple):
@@ -94,7 +100,7 @@ def size_steps(
             ctypes.addressof(tau), ctypes.addressof(left), address("u", u),
         )
     )  # fmt: skip
-    matrix, side = np.split(system, [count * count])
+    matrix, side = system[: count * count], system[count * count :]
     return Steps(u, tau.value, left.value, matrix.reshape(count, count), side)
 
 
@@ -136,3 +142,76 @@ def smooth_sizes(
         )
     )  # fmt: skip
     return smooth
+
+
+class Pace(NamedTuple):
+    """How rounds of steps and smoothing go on.
+
+    Attributes
+    ----------
+    rounds : int
+        At most.
+    first, later : int
+        Steps of the first round, and of every other.
+    every : int
+        So many steps have the matrix of the first of them.
+    share, close : float
+        As those of :func:`size_steps`.
+    settled : float
+        Largest change of a logarithm, but for a constant, below which sizes have settled.
+    """
+
+    rounds: int
+    first: int
+    later: int
+    every: int
+    share: float
+    close: float
+    settled: float
+
+
+class Rounds(NamedTuple):
+    """Where rounds of steps and smoothing have led to; ``known`` says whether anything may be unusual."""
+
+    known: bool
+    settled: bool
+    place: Array
+    log: Array
+    s: Array
+    u: Array
+    tau: float
+
+
+def size_rounds(
+    Q: Array, y: Array, features: Array, inverse: Array, v: Array, own: Array, sizes: Array, offset: float,
+    ends: tuple[float, float], pace: Pace,
+) -> Rounds:  # fmt: skip
+    """:func:`size_steps` and :func:`smooth_sizes` in turn, from smooth logarithms of sizes, until these settle.
+
+    What changes would add up to is made of the last two of them. Where a system may be singular, or numbers do
+    not hold sizes, the outcome is not known.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> Q, v, none = np.ones((500, 1)), np.full(500, 1 / 500), np.zeros(500)
+    >>> pace = Pace(20, 4, 2, 2, 0.75, 1e-6, 0.02)
+    >>> given = Q, v / v, v, none, none, 0.5, (0.001, 0.999), pace
+    >>> found = size_rounds(Q, rng.exponential(size=500), *given)
+    >>> found.settled, bool(abs(found.place[0] - 0.9) < 0.1)
+    (True, True)
+    """
+    (n, rank), m = Q.shape, features.shape[1]
+    at_least_one("the number of rows", n)
+    at_least_one("the number of steps with one matrix", pace.every)
+    place, log, s, u = np.zeros(rank + 1), sizes.copy(), np.empty(n), np.empty(n)
+    tau, outcome = NUMBER(np.nan), COUNT()
+    tables = (
+        *(read("Q", Q.T, F64, (rank, n)), n, rank, read("y", y, F64, (n,))),
+        *(read("features", features.T, F64, (m, n)), m, read("inverse", inverse, F64, (m, m))),
+    )
+    rows = (read(name, a, F64, (n,)) for name, a in (("v", v), ("own", own)))
+    moved = (address(name, a) for name, a in (("place", place), ("sizes", log), ("s", s), ("u", u)))
+    numbers = ctypes.addressof(tau), ctypes.addressof(outcome)
+    check(_size_rounds(*tables, *rows, offset, *ends, *pace, *moved, *numbers))
+    return Rounds(outcome.value != _DOUBTFUL, outcome.value == _SETTLED, place, log, s, u, tau.value)
