@@ -186,10 +186,10 @@ def size_rounds(
     Q: Array, y: Array, features: Array, inverse: Array, v: Array, own: Array, sizes: Array, offset: float,
     ends: tuple[float, float], pace: Pace,
 ) -> Rounds:  # fmt: skip
-    """:func:`size_steps` and :func:`smooth_sizes` in turn, from smooth logarithms of sizes, until these settle.
+    """:func:`size_steps` and :func:`smooth_sizes` in turn, from smooth logarithms of sizes until they settle.
 
-    What changes would add up to is made of the last two of them. Where a system may be singular, or numbers do
-    not hold sizes, the outcome is not known.
+    What changes would add up to is made of the last two of them. Where a system may be singular, or numbers
+    do not hold sizes, the outcome is not known.
 
     Examples
     --------

@@ -38,7 +38,12 @@ from tailproof.estimators.robust_regressor.noise_growth import (
 )
 from tailproof.estimators.robust_regressor.scale_family import SIZE_ENDS, Moves, ScaleFamily, Solution
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
-from tailproof.estimators.robust_regressor.small_systems import inverse_of, product, squared_lengths
+from tailproof.estimators.robust_regressor.small_systems import (
+    inverse_of,
+    product,
+    squared_distance,
+    squared_lengths,
+)
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 
 _WITHIN_CHANCE = 3.0  # standard errors
@@ -57,6 +62,7 @@ _NOT_LINEAR = (
     "with HC3 errors, which are about the best straight line."
 )
 _CONTRADICTION = 4.0  # normal score of the distance of slopes
+_ALIKE = 1e-10  # of the largest variance: what directions have that rows do not tell apart
 _BENT = 2.5  # of the mean of the noise; intervals of least squares are the safe ones
 
 
@@ -292,7 +298,7 @@ def contradicts(plain: Array, moves: Array, phi: Array, mean_row: Array) -> bool
     if freedom < 1:
         return False
     apart, spread = slopes @ (phi - plain), slopes @ gram(moves, None) @ slopes
-    chi = apart @ np.linalg.pinv(spread, rcond=1e-10, hermitian=True) @ apart
+    chi = squared_distance(apart, spread, _ALIKE)
     return bool(normal_score(np.asarray(chi), freedom) > _CONTRADICTION)
 
 

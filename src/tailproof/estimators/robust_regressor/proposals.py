@@ -45,7 +45,7 @@ from tailproof.estimators.robust_regressor.noise_growth import (
 from tailproof.estimators.robust_regressor.scaled_rows import gram
 from tailproof.estimators.robust_regressor.score_equations import ByScore
 from tailproof.estimators.robust_regressor.second_fit import LearnedLaw, agreement_of
-from tailproof.estimators.robust_regressor.small_systems import product
+from tailproof.estimators.robust_regressor.small_systems import product, squared_distance
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 from tailproof.estimators.robust_regressor.tuning import Tuning
 
@@ -418,9 +418,7 @@ def _relieved(score: float, predicted: float, trust: float) -> float:
 
 def _conflict(step: Array, covariance: Array) -> float:
     """Normal score of a distance of slopes."""
-    values, directions = np.linalg.eigh(covariance)
-    kept = np.abs(values) > _ALIKE * np.abs(values).max(initial=0.0)
-    chi = float(np.sum((step @ directions[:, kept]) ** 2 / values[kept]))
+    chi = squared_distance(step, covariance, _ALIKE)
     return float(normal_score(np.array(chi), max(step.size - 1, 1)))
 
 

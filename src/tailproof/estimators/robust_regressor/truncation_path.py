@@ -140,6 +140,8 @@ class TruncationPath:
         )
         if "residuals" in vars(self):
             vars(some)["residuals"] = self.residuals[kept]  # known, so that nobody need make them again
+        if "informative_share" in vars(self) and kept[0] == 0:
+            vars(some)["informative_share"] = self.informative_share
         return some
 
     def moved(self, X: Any, y: Array, weights: Array) -> TruncationPath:
