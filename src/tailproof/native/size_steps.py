@@ -34,6 +34,10 @@ _size_rounds = declare(
     *(POINTER, COUNT, COUNT, POINTER, POINTER, COUNT, *[POINTER] * 3, *[NUMBER] * 3),
     *(*[COUNT] * 4, *[NUMBER] * 3, *[POINTER] * 6),
 )
+_noise_over_sizes = declare(
+    "noise_over_sizes",
+    *(POINTER, COUNT, COUNT, POINTER, POINTER, COUNT, *[POINTER] * 3, NUMBER, NUMBER, *[POINTER] * 4),
+)
 _SETTLED, _DOUBTFUL = 0, 2  # how rounds end, or else nowhere
 
 
@@ -215,3 +219,31 @@ def size_rounds(
     numbers = ctypes.addressof(tau), ctypes.addressof(outcome)
     check(_size_rounds(*tables, *rows, offset, *ends, *pace, *moved, *numbers))
     return Rounds(outcome.value != _DOUBTFUL, outcome.value == _SETTLED, place, log, s, u, tau.value)
+
+
+def noise_over_sizes(
+    Q: Array, y: Array, features: Array, v: Array, phi: Array, gamma: Array, ends: tuple[float, float]
+) -> tuple[Array, Array, Array] | None:
+    """s(x) = exp γ'f within two quantiles, (y − q'φ)/s(x) and Σ vq/s(x); None where numbers do not hold them.
+
+    Examples
+    --------
+    >>> one, two = np.ones((2, 1)), np.array([2.0, 4.0])
+    >>> s, noise, mean = noise_over_sizes(one, two, one, two / 6, np.ones(1), np.zeros(1), (0.0, 1.0))
+    >>> s.tolist(), noise.tolist(), mean.tolist()
+    ([1.0, 1.0], [1.0, 3.0], [1.0])
+    """
+    (n, rank), m = Q.shape, features.shape[1]
+    at_least_one("the number of rows", n)
+    columns, f = np.ascontiguousarray(Q.T), np.ascontiguousarray(features.T)
+    s, noise, mean_row, known = np.empty(n), np.empty(n), np.empty(rank), COUNT()
+    check(
+        _noise_over_sizes(
+            *(read("Q", columns, F64, (rank, n)), n, rank, read("y", y, F64, (n,))),
+            *(read("features", f, F64, (m, n)), m, read("v", v, F64, (n,))),
+            *(read("phi", phi, F64, (rank,)), read("gamma", gamma, F64, (m,)), *ends),
+            *(address(name, a) for name, a in (("s", s), ("noise", noise), ("mean", mean_row))),
+            ctypes.addressof(known),
+        )
+    )
+    return (s, noise, mean_row) if known.value else None

@@ -54,6 +54,16 @@ static void add_times(double factor, const double *RESTRICT column, int64_t n, d
         into[i] += factor * column[i];
 }
 
+/* Σ x. */
+static double sum_of_all(const double *RESTRICT x, int64_t n)
+{
+    double sum = 0.0;
+    SUM(sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i];
+    return sum;
+}
+
 /* What sizes are by least squares, given columns f and the inverse of Σ vff'. */
 static void fit_sizes(const double *f, int64_t n, int64_t m, const double *inverse, const double *v,
                       const double *sizes, double *RESTRICT sums, double *RESTRICT fitted)
@@ -198,4 +208,42 @@ EXPORT int size_rounds(const double *Q, int64_t n, int64_t rank, const double *y
     free(on.factors);
     free(before);
     return room ? DONE : NO_MEMORY;
+}
+
+/* exp γ'f of every row, with γ'f within two quantiles, (y − q'φ) over that, and Σ vq over it; `known` is false where numbers
+   do not hold these. */
+EXPORT int noise_over_sizes(const double *Q, int64_t n, int64_t rank, const double *y, const double *f, int64_t m,
+                            const double *v, const double *phi, const double *gamma, double low, double high,
+                            double *RESTRICT s, double *RESTRICT noise, double *mean_row, int64_t *known)
+{
+    double *shares = calloc((size_t)n, sizeof *shares);
+    int64_t strange = 0;
+    if (!shares)
+        return NO_MEMORY;
+    memset(s, 0, (size_t)n * sizeof *s);
+    for (int64_t j = 0; j < m; j++)
+        add_times(gamma[j], f + j * n, n, s);
+    *known = isfinite(sum_of_all(s, n));
+    if (*known) {
+        memcpy(shares, s, (size_t)n * sizeof *shares);
+        low = quantile(shares, n, low), high = quantile(shares, n, high);
+        for (int64_t i = 0; i < n; i++)
+            s[i] = clip(s[i], low, high);
+        memcpy(shares, s, (size_t)n * sizeof *shares);
+        *known = take_exp(shares, n, s);
+    }
+    memcpy(noise, y, (size_t)n * sizeof *noise);
+    for (int64_t j = 0; j < rank; j++)
+        add_times(-phi[j], Q + j * n, n, noise);
+    SUM(strange)
+    for (int64_t i = 0; i < n; i++) {
+        noise[i] /= s[i];
+        shares[i] = v[i] / s[i];
+        strange += !(fabs(noise[i]) < INFINITY);
+    }
+    for (int64_t j = 0; j < rank; j++)
+        mean_row[j] = dot(shares, Q + j * n, n);
+    *known = *known && !strange;
+    free(shares);
+    return DONE;
 }
