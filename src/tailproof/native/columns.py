@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.native.arrays import COUNT, F64, POINTER, address, check, declare, read
+from tailproof.native.arrays import COUNT, F64, NUMBER, POINTER, address, check, declare, read
 
 Array = NDArray[Any]
 
 _column_products = declare("column_products", POINTER, COUNT, COUNT, POINTER, POINTER)
 _column_lengths = declare("column_lengths", POINTER, COUNT, COUNT, POINTER, POINTER)
+_huber_steps = declare(
+    "huber_steps", POINTER, COUNT, COUNT, POINTER, POINTER, NUMBER, POINTER, COUNT, POINTER, POINTER
+)
 
 
 _FEW = 32  # columns, beyond which libraries of linear algebra are faster
@@ -59,3 +62,24 @@ def column_lengths(rows: Array, matrix: Array) -> Array:
     table = read("rows", rows.T, F64, (count, n)), n, count
     check(_column_lengths(*table, read("matrix", by, F64, (count, count)), address("lengths", lengths)))
     return lengths
+
+
+def huber_steps(
+    rows: Array, y: Array, v: Array, place: Array, tau: float, inverse: Array, steps: int
+) -> tuple[Array, Array]:
+    """Where steps H⁻¹ Σ v ψ(u) x lead from a place, and u = y − x'place there; ψ truncates at ±τ.
+
+    Examples
+    --------
+    >>> one, y = np.ones((4, 1)), np.array([0.0, 0.2, 0.4, 9.0])
+    >>> place, u = huber_steps(one, y, np.full(4, 0.25), np.zeros(1), 1.0, np.ones((1, 1)), 50)
+    >>> place.round(6).tolist(), u.round(3).tolist()
+    ([0.533333], [-0.533, -0.333, -0.133, 8.467])
+    """
+    (n, count), columns = rows.shape, np.ascontiguousarray(rows.T)
+    found, u, by = np.array(place, dtype=np.float64), np.empty(n), np.ascontiguousarray(inverse)
+    table = read("rows", columns, F64, (count, n)), n, count
+    given = (read(name, a, F64, (n,)) for name, a in (("y", y), ("v", v)))
+    moved = read("place", found, F64, (count,)), address("u", u)
+    check(_huber_steps(*table, *given, tau, read("inverse", by, F64, (count, count)), steps, *moved))
+    return found, u

@@ -94,10 +94,9 @@ class WeightedFit:
         """Standard deviation of the noise of every row, if it is s(x) times one law."""
         return np.asarray(self.sizes * math.sqrt(float(self.family.v @ self.noise**2)))
 
-    def predicted_covariance_of_least_squares(self) -> Array:
-        """Of the step to least squares, by such noise."""
+    def predicted_covariance_of_least_squares(self, inverse: Array) -> Array:
+        """Of the step to least squares, by such noise, given the inverse of the Gram matrix of the rows."""
         Q, v = self.family.Q, self.family.v
-        inverse = self.family.inverse
         return np.asarray(inverse @ gram(Q, (v * self.predicted_noise) ** 2) @ inverse)
 
     def towards(self, other: WeightedFit, share: float, beside: float, part: Array) -> WeightedFit:
@@ -315,9 +314,11 @@ def _chance_of_growth(
     return Slopes(along @ solution.gamma, covariance, sets).chance(len(f), family.Q.shape[1])
 
 
-def least_squares_step(Q: Array, residuals: Array, v: Array) -> tuple[Array, Array]:
+def least_squares_step(
+    Q: Array, residuals: Array, v: Array, inverse: Array | None = None
+) -> tuple[Array, Array]:
     """The step to least squares, and the influence of every row on that, with HC3's leverages."""
-    inverse = inverse_of(gram(Q, v))
+    inverse = inverse_of(gram(Q, v)) if inverse is None else inverse
     phi = inverse @ ((v * residuals) @ Q)
     pulled = product(Q, inverse)
     leverage = v * np.einsum("ij,ij->i", pulled, Q)

@@ -45,7 +45,7 @@ from tailproof.estimators.robust_regressor.noise_growth import (
 from tailproof.estimators.robust_regressor.scaled_rows import gram
 from tailproof.estimators.robust_regressor.score_equations import ByScore
 from tailproof.estimators.robust_regressor.second_fit import LearnedLaw, agreement_of
-from tailproof.estimators.robust_regressor.small_systems import product, squared_distance
+from tailproof.estimators.robust_regressor.small_systems import inverse_of, product, squared_distance
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 from tailproof.estimators.robust_regressor.tuning import Tuning
 
@@ -140,7 +140,12 @@ class Residuals:
     @functools.cached_property
     def step_to_least_squares(self) -> tuple[Array, Array]:
         """From the blend, and how far rows move it."""
-        return least_squares_step(self.Q, self.r, self.v)
+        return least_squares_step(self.Q, self.r, self.v, self.inverse)
+
+    @functools.cached_property
+    def inverse(self) -> Array:
+        """Of the Gram matrix of the rows."""
+        return inverse_of(gram(self.Q, self.v))
 
     @property
     def mostly_plain(self) -> bool:
@@ -388,7 +393,7 @@ def _by_size(residuals: Residuals, fit: WeightedFit) -> Proposal:
     weight = weight_of_size(float(distance @ distance), variance, covariance)
     phi, moves = residuals.step_to_least_squares
     step = distance - slopes @ phi
-    predicted = slopes @ fit.predicted_covariance_of_least_squares() @ slopes
+    predicted = slopes @ fit.predicted_covariance_of_least_squares(residuals.inverse) @ slopes
     own = float(np.vdot(fit.moves.T, fit.moves.T)) - float(np.sum((fit.moves @ constant) ** 2))
     trust = _trust_in_sizes(own, float(np.trace(predicted)))
     by_rows = _conflict(step, slopes @ gram(fit.moves - moves, None) @ slopes)

@@ -131,11 +131,6 @@ class ScaleFamily:
         return np.ascontiguousarray(inverse_of(self._products))
 
     @functools.cached_property
-    def inverse(self) -> Array:
-        """Of the Gram matrix of the rows, which least squares takes."""
-        return inverse_of(gram(self.Q, self.v))
-
-    @functools.cached_property
     def _own_share(self) -> Array:
         """Of a row in its own size, over that of the others."""
         leverage = self.v * squared_lengths(self.features, self._inverse)

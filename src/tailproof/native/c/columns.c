@@ -103,3 +103,50 @@ EXPORT int column_lengths(const double *columns, int64_t n, int64_t count, const
     free(at.tile);
     return DONE;
 }
+
+/* y less some rows times a place, and the sums of what is left of these rows, truncated, times shares and columns. */
+static void add_pulls(const double *tile, int64_t count, const double *y, const double *v, double tau,
+                      const double *place, double *RESTRICT u, double *sums)
+{
+    double pull[TILE];
+    memcpy(u, y, TILE * sizeof *u);
+    for (int64_t j = 0; j < count; j++)
+        INDEPENDENT
+        for (int64_t i = 0; i < TILE; i++)
+            u[i] -= place[j] * tile[j * TILE + i];
+    INDEPENDENT
+    for (int64_t i = 0; i < TILE; i++)
+        pull[i] = v[i] * clip(u[i], -tau, tau);
+    for (int64_t j = 0; j < count; j += 4) {
+        double found[4];
+        four_products(pull, tile + j * TILE, found);
+        for (int64_t k = 0; k < 4; k++)
+            sums[j + k] += found[k];
+    }
+}
+
+/* Steps H⁻¹ Σ vψ(u)x from a place, given the inverse; u = y − x'place where they lead. */
+EXPORT int huber_steps(const double *columns, int64_t n, int64_t count, const double *y, const double *v, double tau,
+                       const double *inverse, int64_t steps, double *place, double *u)
+{
+    room at;
+    if (!make_room(&at, count))
+        return NO_MEMORY;
+    for (int64_t done = 0; done <= steps; done++) {
+        double *sums = at.square, targets[TILE], shares[TILE], rest[TILE];
+        memset(sums, 0, (size_t)at.width * sizeof *sums);
+        for (int64_t start = 0; start < n; start += TILE) {
+            int64_t some = shorter(TILE, n - start);
+            take_tile(columns, n, count, start, some, at.tile);
+            take_tile(y, n, 1, start, some, targets);
+            take_tile(v, n, 1, start, some, shares);
+            add_pulls(at.tile, count, targets, shares, tau, place, rest, sums);
+            memcpy(u + start, rest, (size_t)some * sizeof *u);
+        }
+        for (int64_t a = 0; a < count && done < steps; a++)
+            for (int64_t b = 0; b < count; b++)
+                place[a] += inverse[a * count + b] * sums[b];
+    }
+    free(at.tile);
+    return DONE;
+}
