@@ -197,7 +197,7 @@ def _plain_means(losses: Array, task: RegressionTask) -> Array:
 def _means_of_folds(losses: Array, task: RegressionTask) -> Array:
     """Plain means of every fold, a row each: rows in the order of folds, which are then added up in turn."""
     order, sizes = np.concatenate(task.folds), np.array([fold.size for fold in task.folds])
-    starts, ordered = np.cumsum(sizes) - sizes, losses.T[:, order]
+    starts, ordered = np.cumsum(sizes) - sizes, losses.T.take(order, axis=1)
     with np.errstate(over="ignore", invalid="ignore"):
         if not task.weights.size:
             return np.asarray(np.add.reduceat(ordered, starts, axis=1) / sizes).T

@@ -166,7 +166,8 @@ class ScaledRows:
     def places_of_tenth(self) -> NDArray[np.intp]:
         """One row of every ten, each time another of them: columns of weekdays or turns vary in it too."""
         tens = np.arange(-(-self.n // 10))
-        which = (10 * (_GOLDEN * tens % 1.0)).astype(np.intp)
+        turns = _GOLDEN * tens
+        which = (10 * (turns - np.floor(turns))).astype(np.intp)
         return np.minimum(10 * tens + which, self.n - 1)
 
     def others(self, X: Any, y: Array, weights: Array) -> ScaledRows:

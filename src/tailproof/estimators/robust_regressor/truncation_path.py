@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.automatic import robust_shifts, share_of_informative_rows, share_of_untied_targets
-from tailproof.core.validate import RARE, means_of_neighbours, resistant_means
+from tailproof.core.validate import RARE, means_of_neighbours, resistant_mean, resistant_means
 from tailproof.estimators.robust_regressor.levels import (
     Levels,
     Scores,
@@ -229,7 +229,7 @@ class TruncationPath:
         if np.linalg.norm(self.slopes_alone(apart), axis=0).max() <= _NEIGHBOURS:
             # So close to each other, and with so many rows, they differ as plain means do.
             first = self.residuals_of(int(levels[0])) if first is None else first
-            mean = means_of_neighbours([first], delta, weights, informative_share)
+            mean = resistant_mean(first, delta, weights, informative_share=informative_share)
             return np.asarray(mean + self._mean_row() @ apart)
         few = len(self.levels) > rows.width
         residuals = (self.residuals_of(level) if few else self.residuals[level] for level in levels.tolist())
