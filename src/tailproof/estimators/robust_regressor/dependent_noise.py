@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
+from tailproof.core.numerics.quantiles import quantiles
 from tailproof.estimators.robust_regressor.bent_mean import score_of_mean
 from tailproof.estimators.robust_regressor.noise_equations import BySize, without_constant
 from tailproof.estimators.robust_regressor.noise_growth import (
@@ -184,7 +185,7 @@ class SizeFit(WeightedFit):
         """
         family, gamma = self.family, self.solution.gamma
         log = family.features @ gamma
-        least = float(np.quantile(log, SIZE_ENDS[0]))
+        least = quantiles(log, SIZE_ENDS[:1])[0]
         covariance = self.moves_of_all.covariance(slice(-gamma.size, None), np.eye(gamma.size))
         variances = squared_lengths(family.features[log <= least], covariance)
         return least - _WITHIN_CHANCE * math.sqrt(float(variances.max()))

@@ -25,7 +25,7 @@ from tailproof.estimators.robust_regressor.noise_equations import (
     without_constant,
 )
 from tailproof.estimators.robust_regressor.row_tiles import long_tiles
-from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram, over_sizes
 from tailproof.native.size_scores import SizedScore, sized_score_sums
 
 _LEAST_SLOPE = 0.1  # of the mean ψ′: what rows have at least, so that no direction is without any
@@ -109,7 +109,7 @@ class ByLaw:
 
     def curved(self, Z: Array, y: Array, v: Array, sizes: Array) -> ByLaw:
         """The same with the derivatives that rows have."""
-        a = np.column_stack([(Z @ self.map) / sizes[:, None], np.ones(len(y))])
+        a = over_sizes(Z, self.map, sizes)
         slopes = self.score.slopes((y - Z @ self.theta) / sizes - self.kappa)
         total = max(float(v.sum()), _TINY)
         least = _LEAST_SLOPE * float(v @ slopes) / total

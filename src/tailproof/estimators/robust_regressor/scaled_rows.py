@@ -435,6 +435,12 @@ def _varies(squares: Array) -> NDArray[np.bool_]:
     return np.asarray(squares > _ROUNDING * squares.max(initial=0.0))
 
 
+def over_sizes(Z: Array, by: Array, sizes: Array, features: Array | None = None) -> Array:
+    """Rows times a matrix over their sizes, a one, and features, if any; column by column."""
+    rows, one = (by.T @ Z.T) / sizes, np.ones((1, len(Z)))
+    return np.concatenate([rows, one] if features is None else [rows, one, features.T]).T
+
+
 def gram(Z: Array, weights: Array | None) -> Array:
     """Z' diag(weights) Z, as one symmetric product; no weights are ones."""
     if by_columns(Z):
