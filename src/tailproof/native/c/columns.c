@@ -2,55 +2,67 @@
    matrices, and weights cost them an array of their own. */
 #include "tile_products.h"
 
-/* Room for a tile of columns, rounded up to fours, for its weighted copy, and for a square matrix; all zero. */
+/* Room for a tile of columns, rounded up to fours, and for a square matrix; all zero. */
 typedef struct {
     int64_t width;
-    double *tile, *weighted, *square;
+    double *tile, *square;
 } room;
 
 static bool make_room(room *made, int64_t count)
 {
     int64_t width = (count + 3) / 4 * 4;
-    double *numbers = calloc((size_t)(2 * TILE * width + width * width), sizeof *numbers);
-    *made = (room){width, numbers, numbers + TILE * width, numbers + 2 * TILE * width};
+    double *numbers = calloc((size_t)(TILE * width + width * width), sizeof *numbers);
+    *made = (room){width, numbers, numbers + TILE * width};
     return numbers != NULL;
 }
 
-/* Some rows of the columns, with zeros for those that are not there. */
-static void take_tile(const double *columns, int64_t n, int64_t count, int64_t start, int64_t some, double *tile)
+/* Some rows of the columns from one on, with zeros for those that are not there. */
+static void take_tile(const double *columns, int64_t n, int64_t from, int64_t count, int64_t start, int64_t some,
+                      double *tile)
 {
-    for (int64_t j = 0; j < count; j++) {
+    for (int64_t j = from; j < count; j++) {
         memcpy(tile + j * TILE, columns + j * n + start, (size_t)some * sizeof *tile);
-        memset(tile + j * TILE + some, 0, (size_t)(TILE - some) * sizeof *tile);
+        if (some < TILE)
+            memset(tile + j * TILE + some, 0, (size_t)(TILE - some) * sizeof *tile);
     }
 }
 
-/* Some rows of the columns times weights. */
-static void weigh_tile(const double *columns, const double *RESTRICT weights, int64_t n, int64_t count, int64_t start,
-                       int64_t some, double *weighted)
+/* Two columns, `apart` numbers from each other, times weights. */
+static void weigh_two(const double *RESTRICT columns, int64_t apart, const double *RESTRICT weights,
+                      double *RESTRICT two)
 {
-    for (int64_t j = 0; j < count; j++) {
-        const double *RESTRICT from = columns + j * n + start;
-        double *RESTRICT to = weighted + j * TILE;
-        INDEPENDENT
-        for (int64_t i = 0; i < some; i++)
-            to[i] = weights[start + i] * from[i];
-        memset(to + some, 0, (size_t)(TILE - some) * sizeof *to);
+    INDEPENDENT
+    for (int64_t i = 0; i < TILE; i++) {
+        two[i] = weights[i] * columns[i];
+        two[TILE + i] = weights[i] * columns[apart + i];
     }
 }
 
-/* Σ wab of every two of `count` columns, or Σ ab without weights. */
+/* Σ wab of every two of `count` columns, or Σ ab without weights. Columns of a whole tile are read where they are, but for
+   the last few, which have columns of zeros beside them. */
 EXPORT int column_products(const double *columns, int64_t n, int64_t count, const double *weights, double *products)
 {
     room at;
+    double shares[TILE];
     if (!make_room(&at, count))
         return NO_MEMORY;
+    for (int64_t i = 0; i < TILE; i++)
+        shares[i] = 1.0;
     for (int64_t start = 0; start < n; start += TILE) {
-        int64_t some = shorter(TILE, n - start);
-        take_tile(columns, n, count, start, some, at.tile);
+        int64_t some = shorter(TILE, n - start), there = some < TILE ? 0 : count / 4 * 4;
+        double two[2 * TILE];
+        take_tile(columns, n, there, count, start, some, at.tile);
         if (weights)
-            weigh_tile(columns, weights, n, count, start, some, at.weighted);
-        add_tile_products(weights ? at.weighted : at.tile, at.tile, count, at.width, at.square);
+            memcpy(shares, weights + start, (size_t)some * sizeof *shares);
+        for (int64_t a = 0; a < count; a += 2) {
+            bool near = a < there;
+            weigh_two(near ? columns + a * n + start : at.tile + a * TILE, near ? n : TILE, shares, two);
+            for (int64_t b = 0; b <= a; b += 4) {
+                near = b < there;
+                add_eight(two, near ? columns + b * n + start : at.tile + b * TILE, near ? n : TILE,
+                          at.square + a * at.width + b, at.width);
+            }
+        }
     }
     for (int64_t a = 0; a < count; a++)
         for (int64_t b = 0; b <= a; b++)
@@ -69,20 +81,20 @@ static void take_upper(const double *matrix, int64_t count, int64_t width, doubl
     }
 }
 
-/* x' matrix x of some rows, WIDTH of them side by side, given the matrix above its diagonal. */
+/* x' matrix x of some rows, WIDE of them side by side, given the matrix above its diagonal. */
 static void add_lengths(const double *tile, int64_t count, int64_t width, const double *upper, double *lengths)
 {
-    for (int64_t i = 0; i < TILE; i += WIDTH) {
-        lanes sum = {0};
+    for (int64_t i = 0; i < TILE; i += WIDE) {
+        wide sum = {0};
         for (int64_t b = 0; b < count; b += 4) {
-            lanes mapped[4] = {{0}};
+            wide mapped[4] = {{0}};
             for (int64_t a = 0; a < shorter(b + 4, count); a++)
                 for (int64_t k = 0; k < 4; k++)
-                    mapped[k] += upper[a * width + b + k] * load_f64(tile + a * TILE + i);
+                    mapped[k] += upper[a * width + b + k] * load_wide(tile + a * TILE + i);
             for (int64_t k = 0; k < 4; k++)
-                sum += mapped[k] * load_f64(tile + (b + k) * TILE + i);
+                sum += mapped[k] * load_wide(tile + (b + k) * TILE + i);
         }
-        store(lengths + i, sum);
+        memcpy(lengths + i, &sum, sizeof sum);
     }
 }
 
@@ -96,7 +108,7 @@ EXPORT int column_lengths(const double *columns, int64_t n, int64_t count, const
     for (int64_t start = 0; start < n; start += TILE) {
         int64_t some = shorter(TILE, n - start);
         double found[TILE];
-        take_tile(columns, n, count, start, some, at.tile);
+        take_tile(columns, n, 0, count, start, some, at.tile);
         add_lengths(at.tile, count, at.width, at.square, found);
         memcpy(lengths + start, found, (size_t)some * sizeof *found);
     }
@@ -109,17 +121,18 @@ static void add_pulls(const double *tile, int64_t count, const double *y, const 
                       const double *place, double *RESTRICT u, double *sums)
 {
     double pull[TILE];
-    memcpy(u, y, TILE * sizeof *u);
-    for (int64_t j = 0; j < count; j++)
-        INDEPENDENT
-        for (int64_t i = 0; i < TILE; i++)
-            u[i] -= place[j] * tile[j * TILE + i];
+    for (int64_t i = 0; i < TILE; i += WIDE) {
+        wide rest = load_wide(y + i);
+        for (int64_t j = 0; j < count; j++)
+            rest -= place[j] * load_wide(tile + j * TILE + i);
+        memcpy(u + i, &rest, sizeof rest);
+    }
     INDEPENDENT
     for (int64_t i = 0; i < TILE; i++)
         pull[i] = v[i] * clip(u[i], -tau, tau);
     for (int64_t j = 0; j < count; j += 4) {
         double found[4];
-        four_products(pull, tile + j * TILE, found);
+        four_products(pull, tile + j * TILE, TILE, found);
         for (int64_t k = 0; k < 4; k++)
             sums[j + k] += found[k];
     }
@@ -137,9 +150,9 @@ EXPORT int huber_steps(const double *columns, int64_t n, int64_t count, const do
         memset(sums, 0, (size_t)at.width * sizeof *sums);
         for (int64_t start = 0; start < n; start += TILE) {
             int64_t some = shorter(TILE, n - start);
-            take_tile(columns, n, count, start, some, at.tile);
-            take_tile(y, n, 1, start, some, targets);
-            take_tile(v, n, 1, start, some, shares);
+            take_tile(columns, n, 0, count, start, some, at.tile);
+            take_tile(y, n, 0, 1, start, some, targets);
+            take_tile(v, n, 0, 1, start, some, shares);
             add_pulls(at.tile, count, targets, shares, tau, place, rest, sums);
             memcpy(u + start, rest, (size_t)some * sizeof *u);
         }

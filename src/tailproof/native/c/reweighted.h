@@ -126,7 +126,10 @@ static void add_products(sized *rows, double tau)
             INDEPENDENT
             for (int64_t i = 0; i < TILE; i++)
                 rows->weighted[j * TILE + i] = weights[i] * columns[j * TILE + i];
-        add_tile_products(rows->weighted, columns, rows->count + 1, rows->width, rows->products);
+        for (int64_t a = 0; a <= rows->count; a += 2)
+            for (int64_t b = 0; b <= a; b += 4)
+                add_eight(rows->weighted + a * TILE, columns + b * TILE, TILE, rows->products + a * rows->width + b,
+                          rows->width);
     }
 }
 

@@ -6,41 +6,52 @@
 
 #define TILE 128 /* rows whose columns are together: a tile and its weighted copy stay near the processor */
 
-/* Sums over a tile of the products of a column and four others. */
-static inline void four_products(const double *one, const double *columns, double *found)
+/* As many numbers as one register holds. */
+#ifdef __AVX512F__
+#define WIDE TWICE
+typedef twice wide;
+static inline wide load_wide(const double *x) { return load_twice(x); }
+static inline lanes narrowed(wide x) { return folded(x); }
+#else
+#define WIDE WIDTH
+typedef lanes wide;
+static inline wide load_wide(const double *x) { return load_f64(x); }
+static inline lanes narrowed(wide x) { return x; }
+#endif
+
+/* Sums over a tile of the products of a column and four others, which are so many numbers apart. */
+static inline void four_products(const double *one, const double *columns, int64_t apart, double *found)
 {
-    lanes sums[4] = {{0}};
-    for (int64_t i = 0; i < TILE; i += WIDTH)
+    wide sums[4] = {{0}};
+    for (int64_t i = 0; i < TILE; i += WIDE)
         for (int64_t b = 0; b < 4; b++)
-            sums[b] += load_f64(one + i) * load_f64(columns + b * TILE + i);
-    sum_four(sums[0], sums[1], sums[2], sums[3], found);
+            sums[b] += load_wide(one + i) * load_wide(columns + b * apart + i);
+    sum_four(narrowed(sums[0]), narrowed(sums[1]), narrowed(sums[2]), narrowed(sums[3]), found);
 }
 
-/* Sums over a tile of the products of two weighted columns and four others. */
-static inline void add_eight(const double *weighted, const double *columns, double *into, int64_t width)
+/* The same of two columns, one after the other. */
+static inline void eight_products(const double *two, const double *columns, int64_t apart, double *found)
 {
-    lanes first[4] = {{0}}, second[4] = {{0}};
-    double found[8];
-    for (int64_t i = 0; i < TILE; i += WIDTH)
+    wide first[4] = {{0}}, second[4] = {{0}};
+    for (int64_t i = 0; i < TILE; i += WIDE)
         for (int64_t b = 0; b < 4; b++) {
-            lanes column = load_f64(columns + b * TILE + i);
-            first[b] += load_f64(weighted + i) * column;
-            second[b] += load_f64(weighted + TILE + i) * column;
+            wide column = load_wide(columns + b * apart + i);
+            first[b] += load_wide(two + i) * column;
+            second[b] += load_wide(two + TILE + i) * column;
         }
-    sum_four(first[0], first[1], first[2], first[3], found);
-    sum_four(second[0], second[1], second[2], second[3], found + 4);
-    for (int64_t b = 0; b < 4; b++) {
-        into[b] += found[b];
-        into[width + b] += found[4 + b];
-    }
+    sum_four(narrowed(first[0]), narrowed(first[1]), narrowed(first[2]), narrowed(first[3]), found);
+    sum_four(narrowed(second[0]), narrowed(second[1]), narrowed(second[2]), narrowed(second[3]), found + 4);
 }
 
-/* Add Σ wab of `count` columns and those up to them; there is room for fours of them, and a row of sums is `width`. */
-static inline void add_tile_products(const double *weighted, const double *columns, int64_t count, int64_t width, double *sums)
+/* Add Σ wab of two weighted columns and four others, to rows of `width` sums. */
+static inline void add_eight(const double *two, const double *columns, int64_t apart, double *sums, int64_t width)
 {
-    for (int64_t a = 0; a < count; a += 2)
-        for (int64_t b = 0; b <= a; b += 4)
-            add_eight(weighted + a * TILE, columns + b * TILE, sums + a * width + b, width);
+    double found[8];
+    eight_products(two, columns, apart, found);
+    for (int64_t k = 0; k < 4; k++) {
+        sums[k] += found[k];
+        sums[width + k] += found[4 + k];
+    }
 }
 
 #endif
