@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tailproof.native.columns import by_columns, column_lengths, column_products
+from tailproof.native.columns import by_columns, column_lengths, column_products, huber_steps
 
 
 # Rows below, at and beyond a tile of 128; columns of every remainder of four.
@@ -43,3 +43,16 @@ def test_other_rows_are_left_to_numpy(rows):
 def test_weights_of_another_length_are_refused():
     with pytest.raises(ValueError, match="weights must have shape"):
         column_products(np.ones((3, 2), order="F"), np.ones(4))
+
+
+@pytest.mark.parametrize("n", [20, 128, 300])
+@pytest.mark.parametrize("steps", [0, 1, 4])
+def test_steps_have_one_hessian_and_end_with_what_they_leave(n, steps):
+    rng = np.random.default_rng([n, steps])
+    rows, y, v = np.asfortranarray(rng.standard_normal((n, 5))), rng.standard_t(2, n), rng.uniform(0, 1, n)
+    inverse, place = np.linalg.inv(rows.T @ (v[:, None] * rows)), rng.standard_normal(5)
+    found, u = huber_steps(rows, y, v, place, 0.7, inverse, steps)
+    for _ in range(steps):
+        place = place + inverse @ ((v * np.clip(y - rows @ place, -0.7, 0.7)) @ rows)
+    np.testing.assert_allclose(found, place, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(u, y - rows @ place, rtol=1e-10, atol=1e-12)

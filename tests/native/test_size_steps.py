@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from tailproof.estimators.robust_regressor.scale_family import ScaleFamily
-from tailproof.native.size_steps import Pace, size_rounds, size_steps, smooth_sizes
+from tailproof.native.size_steps import (
+    Pace,
+    noise_over_sizes,
+    size_rounds,
+    size_steps,
+    smooth_sizes,
+)
 
 
 def problem(n, rank, seed=0):
@@ -139,6 +145,24 @@ def test_noise_without_a_size_has_no_smooth_one(u):
     one = np.ones(4)
     found = smooth_sizes(one[:, None], np.ones((1, 1)), one / 4, one, one, np.full(4, u), 0.5, (0.0, 1.0))
     assert np.isnan(found).all()
+
+
+@pytest.mark.parametrize("rank", [1, 3])
+def test_noise_is_what_slopes_leave_over_sizes(rank):
+    Q, y, v, _ = problem(301, rank)
+    rng = np.random.default_rng(0)
+    f, phi, gamma = rng.standard_normal((301, 2)), rng.standard_normal(rank), np.array([0.4, -0.2])
+    s, noise, mean = noise_over_sizes(Q, y, f, v, phi, gamma, (0.01, 0.98))
+    slow = np.exp(np.clip(f @ gamma, *np.quantile(f @ gamma, [0.01, 0.98])))
+    np.testing.assert_allclose(s, slow, rtol=1e-12)
+    np.testing.assert_allclose(noise, (y - Q @ phi) / slow, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(mean, (v / slow) @ Q, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("gamma", [1e4, np.inf, np.nan])
+def test_sizes_beyond_all_numbers_leave_no_noise(gamma):
+    Q, y, v, _ = problem(50, 2)
+    assert noise_over_sizes(Q, y, Q, v, np.zeros(2), np.array([0.0, gamma]), (0.0, 1.0)) is None
 
 
 def test_arrays_of_other_shapes_are_refused():

@@ -103,9 +103,11 @@ class ByLaw:
 
     def sums_over(self, rows: ScaledRows, sizes: Array) -> Array:
         """The same of rows at hand, in whatever coordinates these are."""
-        tiles = long_tiles(rows)
-        parts = (self.sums(Z, rows.y[part], rows.weights[part], sizes[part]) for part, Z in tiles)
-        return np.asarray(sum(parts))
+        tiles, score = long_tiles(rows), self.sized
+        parts = (
+            sized_score_sums(Z, rows.y[part], rows.weights[part], sizes[part], score) for part, Z in tiles
+        )
+        return np.concatenate([sum(parts), [rows.total, rows.total**2 / rows.size]])
 
     def curved(self, Z: Array, y: Array, v: Array, sizes: Array) -> ByLaw:
         """The same with the derivatives that rows have."""
