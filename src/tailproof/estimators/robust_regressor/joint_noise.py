@@ -114,11 +114,9 @@ class JointNoise:
 
     def covariance(self, place: _Place) -> Array:
         """Of a and f."""
-        rank, m, root = place.phi.size, place.mean_row, np.sqrt(self.v)
-        both = np.empty((len(self.Q), rank + self.features.shape[1]), order="F")
-        np.multiply(self.Q, (root / place.sizes)[:, None], out=both[:, :rank])
-        np.multiply(self.features, root[:, None], out=both[:, rank:])
-        found = gram(both, None)
+        rank, m = place.phi.size, place.mean_row
+        both = np.concatenate([self.Q.T / place.sizes, self.features.T]).T
+        found = gram(both, self.v)
         found[:rank, :rank] -= np.multiply.outer(m, m)
         return np.asarray(found)
 

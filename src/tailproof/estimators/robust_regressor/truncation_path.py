@@ -24,7 +24,7 @@ from tailproof.estimators.robust_regressor.levels import (
     level_scores,
 )
 from tailproof.estimators.robust_regressor.newton import System, affords_hessians, newton
-from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening, gram
 from tailproof.estimators.robust_regressor.tuning import Tuning
 from tailproof.native.levels import level_pulls, level_residuals
 
@@ -268,8 +268,7 @@ class TruncationPath:
         shares = rows.weights / rows.total
         a = self.pulls(shares)
         a -= (a @ shares)[:, None]
-        a *= shares
-        spread = a @ a.T
+        spread = gram(a.T, shares**2)
         phi = self.slopes_alone(self.phi)
         distance = ((phi[:, :, None] - phi[:, None, :]) ** 2).sum(axis=0)
         variance = np.diag(spread)
