@@ -126,7 +126,8 @@ def _weights(
     ``informative_share`` is that of the rows which are informative about the mean.
     """
     fitted = [j for j, candidate in enumerate(linear) if not candidate.stopped] or range(len(linear))
-    sane = np.array(fitted)[sane_candidates(losses[:, fitted], task)]
+    some = losses if len(fitted) == losses.shape[1] else losses[:, fitted]
+    sane = np.array(fitted)[sane_candidates(some, task)]
     tuning = stricter_where_rare(informative_share, task.tuning)
     evidence = Evidence(
         variance=np.array([linear[j].variance for j in sane]),
