@@ -198,11 +198,11 @@ def size_rounds(
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> Q, v, none = np.ones((500, 1)), np.full(500, 1 / 500), np.zeros(500)
+    >>> one, y, v, none = np.ones((500, 1)), rng.exponential(size=500), np.full(500, 1 / 500), np.zeros(500)
     >>> pace = Pace(20, 4, 2, 2, 0.75, 1e-6, 0.02)
-    >>> given = Q, v / v, v, none, none, 0.5, (0.001, 0.999), pace
-    >>> found = size_rounds(Q, rng.exponential(size=500), *given)
-    >>> found.settled, bool(abs(found.place[0] - 0.9) < 0.1)
+    >>> given = np.ones((1, 1)), v, none, none, 0.5, (0.001, 0.999), pace
+    >>> found = size_rounds(one, y, one, *given)
+    >>> found.settled, bool(abs(found.place[0] - y.mean()) < 1e-6)
     (True, True)
     """
     (n, rank), m = Q.shape, features.shape[1]
