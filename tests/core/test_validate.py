@@ -319,6 +319,17 @@ class TestCompiledMeans:
         np.testing.assert_array_equal(resistant_means(values, 0.05), np.where(known, found, slowly))
         assert known.all() or law not in ("log-normal", "t")
 
+    @pytest.mark.parametrize("n", [20, 500, 6_000])
+    @pytest.mark.parametrize("informative_share", [1.0, 0.03])
+    def test_compiled_means_with_weights_are_those_of_the_slow_way(self, n, informative_share):
+        rng = np.random.default_rng(n)
+        values = np.stack([rng.lognormal(0, 1.75, n), rng.standard_normal(n)])
+        for weights in (rng.random(n) + 0.1, rng.integers(1, 4, n).astype(float)):
+            slowly = _resistant_means(values, 0.05, weights, informative_share, None)
+            fast = resistant_means(values, 0.05, weights, informative_share)
+            np.testing.assert_allclose(fast, slowly, rtol=1e-10)
+            assert np.isfinite(native.resistant_means(values, resistance(n, 0.05, 1.0), weights)).all()
+
     def test_bad_values_are_looked_at_with_care(self):
         values = np.random.default_rng(0).standard_normal((2, 3_000))
         values[1, [5, 700, 1_501, 2_900]] = 1e9

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore
-from tailproof.native.scores import best_score, concave_corners, score_of_rows, score_sums
+from tailproof.native.scores import best_score, concave_corners, pulls_of_noise, score_of_rows, score_sums
 
 MEAN, INFORMATION = 0.1, 0.7
 
@@ -149,3 +149,22 @@ def test_scores_of_rows_are_those_of_the_pieces(knots):
     pieces = np.concatenate([[0.0], np.diff(values) / np.diff(at), [0.0]])
     np.testing.assert_allclose(slopes[:knots], 0.5 * (pieces[1:] + pieces[:-1]), rtol=1e-14)
     np.testing.assert_allclose(slopes[knots:], pieces[np.searchsorted(at, r[knots:])], rtol=1e-14)
+
+
+@pytest.mark.parametrize("n", [3, 256, 700])
+def test_pulls_of_noise_are_those_of_its_law(n):
+    rng = np.random.default_rng(n)
+    noise, v = rng.exponential(size=n), rng.uniform(0.5, 2.0, n)
+    v /= v.sum()
+    knots, values = np.array([0.1, 0.5, 1.5]), np.array([-1.0, 0.2, 0.3])
+    psi, slope = score_of_rows(noise, knots, values)
+    h, mean = psi - v @ psi, v @ noise
+    variance, tall = v @ (noise - mean) ** 2, v @ (h * noise)
+    rows, means, sizes, factors = pulls_of_noise(noise, v, knots, values, 1e-300)
+    np.testing.assert_allclose(rows, v * h, rtol=1e-10, atol=1e-15)
+    np.testing.assert_allclose(means, v * noise / variance, rtol=1e-10)
+    np.testing.assert_allclose(sizes, v * (h * noise - tall), rtol=1e-9, atol=1e-15)
+    steep = v * slope
+    expected = [steep.sum(), steep @ noise, steep @ noise**2 + tall, 1.0 / variance]
+    np.testing.assert_allclose(factors, expected, rtol=1e-10, atol=1e-15)
+    assert pulls_of_noise(noise, v, knots, values, 1e3)[3][3] == 1e-3

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from tailproof.estimators.robust_regressor.scale_family import ScaleFamily
-from tailproof.native.size_steps import size_steps, smooth_sizes
+from tailproof.native.size_steps import (
+    Pace,
+    noise_over_sizes,
+    size_rounds,
+    size_steps,
+    smooth_sizes,
+)
 
 
 def problem(n, rank, seed=0):
@@ -88,6 +94,34 @@ def test_a_column_twice_has_the_fit_of_one():
     np.testing.assert_allclose(twice.s, once.s, rtol=1e-5)
 
 
+@pytest.mark.parametrize("n", [60, 300])
+def test_rounds_at_once_lead_where_single_ones_do(n):
+    Q, y, v, s = problem(n, 4)
+    family = ScaleFamily(Q, y * s, Q, v)
+    log = np.log(np.abs(y - np.median(y)) + 0.3)
+    found, slow = family.solve(log, 1e-4), family._solve_with_care(family._smooth(log), 1e-4)
+    for name in ("phi", "kappa", "gamma", "s", "u", "tau"):
+        np.testing.assert_allclose(getattr(found, name), getattr(slow, name), rtol=1e-9, atol=1e-11)
+
+
+def test_sizes_beyond_all_numbers_are_left_to_single_rounds():
+    Q, y, v, _ = problem(50, 2)
+    pace = Pace(20, 4, 2, 2, 0.75, 1e-6, 0.02)
+    found = size_rounds(
+        np.asfortranarray(Q),
+        y,
+        np.ones((50, 1)),
+        np.ones((1, 1)),
+        v,
+        0 * v,
+        800 * Q[:, 1],
+        0.5,
+        (0.0, 1.0),
+        pace,
+    )
+    assert not found.known
+
+
 def test_numbers_beyond_all_bounds_have_no_truncation():
     Q, y, v, s = problem(50, 2)
     assert np.isnan(size_steps(Q, y, v, 0 * s, np.zeros(3), 5, 0.75, 1e-6).tau)
@@ -111,6 +145,24 @@ def test_noise_without_a_size_has_no_smooth_one(u):
     one = np.ones(4)
     found = smooth_sizes(one[:, None], np.ones((1, 1)), one / 4, one, one, np.full(4, u), 0.5, (0.0, 1.0))
     assert np.isnan(found).all()
+
+
+@pytest.mark.parametrize("rank", [1, 3])
+def test_noise_is_what_slopes_leave_over_sizes(rank):
+    Q, y, v, _ = problem(301, rank)
+    rng = np.random.default_rng(0)
+    f, phi, gamma = rng.standard_normal((301, 2)), rng.standard_normal(rank), np.array([0.4, -0.2])
+    s, noise, mean = noise_over_sizes(Q, y, f, v, phi, gamma, (0.01, 0.98))
+    slow = np.exp(np.clip(f @ gamma, *np.quantile(f @ gamma, [0.01, 0.98])))
+    np.testing.assert_allclose(s, slow, rtol=1e-12)
+    np.testing.assert_allclose(noise, (y - Q @ phi) / slow, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(mean, (v / slow) @ Q, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("gamma", [1e4, np.inf, np.nan])
+def test_sizes_beyond_all_numbers_leave_no_noise(gamma):
+    Q, y, v, _ = problem(50, 2)
+    assert noise_over_sizes(Q, y, Q, v, np.zeros(2), np.array([0.0, gamma]), (0.0, 1.0)) is None
 
 
 def test_arrays_of_other_shapes_are_refused():

@@ -6,6 +6,7 @@ Errors of measurement look alike. They are fewer, or lie beyond a gap, and befal
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from tailproof.core import Array
@@ -45,16 +46,18 @@ def share_of_rare_events(residuals: Array, weights: Array | None = None) -> floa
     n, weights = residuals.size, uneven(weights)
     total = float(n if weights is None else weights.sum())
     values, w, scale = _far_values(residuals, weights)
-    far = np.abs(values)
-    if np.count_nonzero(far >= _SCALES * scale) < _LEAST:
+    sizes = np.abs(values)
+    farthest = np.flatnonzero(sizes >= _SCALES * scale)
+    if farthest.size < _LEAST:
         return 1.0  # however much they weigh
-    decade, rows = np.searchsorted(far, far / _DECADE), far.size - np.arange(far.size)
-    beyond, squares, one_side = map(_from_each_on, (w, w**2, np.sign(values) * w))
-    together = np.append(beyond, 0.0)[decade]
-    apart = (far >= _SCALES * scale) & (together - beyond < _FEWER * beyond)
+    farthest = farthest[np.argsort(sizes[farthest])]
+    rows, own = farthest.size - np.arange(farthest.size), np.ones(farthest.size) if w is None else w[farthest]
+    beyond, squares, one_side = map(_from_each_on, (own, own**2, np.sign(values[farthest]) * own))
+    together, count = _weight_from(sizes, w, sizes[farthest] / _DECADE)
+    apart = together - beyond < _FEWER * beyond
     apart &= np.abs(one_side) > _ONE_SIDED * np.sqrt(squares)
     apart &= (beyond**2 >= _LEAST * squares) & (beyond >= _LEAST_SHARE * total)
-    apart &= (together <= RARE * total) | (far.size - decade <= RARE * n)
+    apart &= (together <= RARE * total) | (count <= RARE * n)
     return float(np.minimum(beyond / total, rows / n)[np.argmax(apart)]) if apart.any() else 1.0
 
 
@@ -68,8 +71,18 @@ def _from_each_on(values: Array) -> Array:
     return np.asarray(np.cumsum(values[::-1])[::-1])
 
 
-def _far_values(values: Array, weights: Array | None) -> tuple[Array, Array, float]:
-    """Values less their centre that matter beside rare events, the nearest first; weights, robust scale."""
+def _weight_from(sizes: Array, weights: Array | None, at: Array) -> tuple[Array, NDArray[np.intp]]:
+    """Weight of all values that are no smaller than each given, and how many they are."""
+    if weights is None:
+        count = sizes.size - np.searchsorted(np.sort(sizes), at)
+        return count.astype(np.float64), count
+    order = np.argsort(sizes)
+    below = np.searchsorted(sizes[order], at)
+    return np.append(_from_each_on(weights[order]), 0.0)[below], sizes.size - below
+
+
+def _far_values(values: Array, weights: Array | None) -> tuple[Array, Array | None, float]:
+    """Values less their centre that matter beside rare events; their weights, and the robust scale."""
     step = 1 + values.size // _LOOKED_AT
     few = values[::step]
     middle, scale = _centre_and_scale(few)
@@ -79,9 +92,7 @@ def _far_values(values: Array, weights: Array | None) -> tuple[Array, Array, flo
         middle, scale = weighed if weighed[1] < scale else (middle, scale)
     near = _SCALES / _DECADE * scale
     far = places_outside(np.ascontiguousarray(values, dtype=np.float64), middle - near, middle + near)
-    away = values[far] - middle
-    nearest = np.argsort(np.abs(away))
-    return away[nearest], np.ones(far.size) if weights is None else weights[far[nearest]], scale
+    return values[far] - middle, None if weights is None else weights[far], scale
 
 
 def _centre_and_scale(values: Array, weights: Array | None = None) -> tuple[float, float]:

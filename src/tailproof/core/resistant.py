@@ -78,28 +78,24 @@ def resistant_means(
     >>> bool(np.allclose(resistant_means(values, 0.05), singly))
     True
     """
-    if pooled is None and _is_plain(values, weights, delta):
-        return _with_care(
-            native.resistant_means(values, resistance(values.shape[1], delta, informative_share)),
-            values,
-            delta,
-            informative_share,
-        )
-    return _resistant_means(values, delta, weights, informative_share, pooled)
-
-
-def _is_plain(values: Array, weights: Array | None, delta: float) -> bool:
-    """Whether a compiled mean takes the values."""
-    plain = weights is None and values.dtype == np.float64 and values.flags.c_contiguous
-    return plain and values.shape[1] >= values_needed("catoni", delta)
-
-
-def _with_care(found: Array, values: Array, delta: float, informative_share: float) -> Array:
-    """Means that are not known yet, since something about their values is unusual, as well."""
+    if pooled is not None or not _is_plain(values, weights):
+        return _resistant_means(values, delta, weights, informative_share, pooled)
+    size = effective_size(values, np.empty(0) if weights is None else weights)
+    if size < values_needed("catoni", delta):
+        return _resistant_means(values, delta, weights, informative_share, pooled)
+    how = resistance(values.shape[1], delta, informative_share)._replace(width=catoni_width(size, delta))
+    found = native.resistant_means(values, how, weights)
+    # What is not known yet, since something about the values is unusual.
     unusual = np.flatnonzero(np.isnan(found))
     if unusual.size:
-        found[unusual] = _resistant_means(values[unusual], delta, None, informative_share, None)
+        found[unusual] = _resistant_means(values[unusual], delta, weights, informative_share, None)
     return found
+
+
+def _is_plain(values: Array, weights: Array | None) -> bool:
+    """Whether a compiled mean takes the values, if they are enough."""
+    plain = values.dtype == np.float64 and values.flags.c_contiguous and values.shape[1] > 0
+    return plain and (weights is None or bool(weights.dtype == np.float64 and weights.min() > 0))
 
 
 def means_of_differences(
@@ -116,7 +112,7 @@ def means_of_differences(
     >>> bool(np.allclose(means, resistant_means(values - values[1], 0.05)))
     True
     """
-    if not _is_plain(values, None, delta):
+    if not _is_plain(values, None) or values.shape[1] < values_needed("catoni", delta):
         return None
     how = resistance(values.shape[1], delta, informative_share)
     means, scales = native.means_of_differences(values, reference, min(blocks, values.shape[1]), how)

@@ -15,7 +15,7 @@ from typing import Any
 SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 LEVELS = {"baseline": 1, "v3": 3, "v4": 4}  # what the processor must have, as ``cpu_level`` says
 VARIABLE = "TAILPROOF_CPU"
-VERSION = 27  # of the functions that C exports, as ``kernels_version`` says: a change of one is a new version
+VERSION = 28  # of the functions that C exports, as ``kernels_version`` says: a change of one is a new version
 _FOLDER = Path(__file__).parent
 _REMEDY = "install tailproof again (pip install tailproof), or run 'make native' in a checkout"
 

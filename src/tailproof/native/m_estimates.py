@@ -38,7 +38,7 @@ _m_scales = declare_for(REALS, "m_scales", *_TABLE, POINTER, POINTER, POINTER, P
 _m_estimates = declare_for(REALS, "m_estimates", *_TABLE, POINTER, POINTER, CODE, POINTER, POINTER)
 _psi_sums = declare_for(REALS, "psi_sums", POINTER, COUNT, POINTER, NUMBER, NUMBER, CODE, POINTER)
 _RESISTANCE = (COUNT, COUNT, COUNT, COUNT, COUNT, NUMBER, NUMBER, NUMBER, NUMBER)
-_resistant_means = declare("resistant_means", POINTER, COUNT, COUNT, *_RESISTANCE, POINTER)
+_resistant_means = declare("resistant_means", POINTER, COUNT, COUNT, POINTER, *_RESISTANCE, POINTER)
 _means_of_differences = declare(
     "means_of_differences", POINTER, COUNT, COUNT, COUNT, COUNT, *_RESISTANCE, POINTER, POINTER
 )
@@ -74,8 +74,10 @@ class Resistance(NamedTuple):
     near_small: float
 
 
-def resistant_means(values: Array, how: Resistance) -> Array:
+def resistant_means(values: Array, how: Resistance, weights: Array | None = None) -> Array:
     """Catoni's mean of every row; NaN where something is unusual, to be looked at with care.
+
+    Weights are positive; no weights are ones.
 
     Examples
     --------
@@ -86,7 +88,8 @@ def resistant_means(values: Array, how: Resistance) -> Array:
     m, n = values.shape
     at_least_one("the number of values", n)
     means, rows = np.empty(m), read("values", values, F64, (m, n))
-    check(_resistant_means(rows, m, n, *how, address("found", means)))
+    shares = None if weights is None else read("weights", weights, F64, (n,))
+    check(_resistant_means(rows, m, n, shares, *how, address("found", means)))
     return means
 
 

@@ -20,6 +20,9 @@ _score_sums = declare(
     *(POINTER, POINTER, POINTER, POINTER, COUNT, NUMBER, NUMBER, POINTER),
 )
 _score_of_rows = declare("score_of_rows", POINTER, COUNT, POINTER, POINTER, COUNT, POINTER, POINTER)
+_pulls_of_noise = declare(
+    "pulls_of_noise", POINTER, COUNT, POINTER, POINTER, POINTER, COUNT, NUMBER, *[POINTER] * 4
+)
 _concave_corners = declare("concave_corners", POINTER, POINTER, COUNT, POINTER, returns=COUNT)
 _best_score = declare(
     "best_score", POINTER, POINTER, COUNT, COUNT, NUMBER, NUMBER, POINTER, POINTER, returns=COUNT
@@ -92,6 +95,41 @@ def score_of_rows(r: Array, knots: Array, values: Array) -> tuple[Array, Array]:
         )
     )  # fmt: skip
     return psi, slopes
+
+
+def pulls_of_noise(
+    noise: Array, v: Array, knots: Array, values: Array, least: float
+) -> tuple[Array, Array, Array, Array]:
+    """What a score ψ makes of noise ε that has one law, with shares v of the rows.
+
+    Parameters
+    ----------
+    noise, v : arrays of shape (n,)
+    knots, values : arrays of shape (count,)
+        Of ψ; knots increase.
+    least : float
+        Of the variance σ² of the noise.
+
+    Returns
+    -------
+    rows, mean, sizes : arrays of shape (n,)
+        With h = ψ − E ψ, vh, vε/σ² and v(hε − E hε).
+    factors : array of shape (4,)
+        E ψ′, E ψ′ε, E ψ′ε² + E hε and 1/σ².
+
+    Examples
+    --------
+    >>> clip, noise = np.array([-1.0, 1.0]), np.array([-3.0, 0.5, 2.5])
+    >>> rows, _, _, factors = pulls_of_noise(noise, np.full(3, 1 / 3), clip, clip, 1e-300)
+    >>> rows.round(3).tolist(), factors[0].round(3).tolist()
+    ([-0.389, 0.111, 0.278], 0.333)
+    """
+    (n,), count = noise.shape, at_least_one("the number of knots", knots.size)
+    rows, mean, sizes, factors = np.empty(n), np.empty(n), np.empty(n), np.empty(4)
+    psi = *(read("knots and values", a, F64, (count,)) for a in (knots, values)), count
+    found = (address("found", a) for a in (rows, mean, sizes, factors))
+    check(_pulls_of_noise(read("noise", noise, F64, (n,)), n, read("v", v, F64, (n,)), *psi, least, *found))
+    return rows, mean, sizes, factors
 
 
 def concave_corners(x: Array, y: Array) -> NDArray[np.int64]:

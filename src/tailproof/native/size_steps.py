@@ -29,6 +29,16 @@ _size_steps = declare(
 _smooth_sizes = declare(
     "smooth_sizes", POINTER, COUNT, COUNT, *[POINTER] * 5, NUMBER, NUMBER, NUMBER, POINTER
 )
+_size_rounds = declare(
+    "size_rounds",
+    *(POINTER, COUNT, COUNT, POINTER, POINTER, COUNT, *[POINTER] * 3, *[NUMBER] * 3),
+    *(*[COUNT] * 4, *[NUMBER] * 3, *[POINTER] * 6),
+)
+_noise_over_sizes = declare(
+    "noise_over_sizes",
+    *(POINTER, COUNT, COUNT, POINTER, POINTER, COUNT, *[POINTER] * 3, NUMBER, NUMBER, *[POINTER] * 4),
+)
+_SETTLED, _DOUBTFUL = 0, 2  # how rounds end, or else nowhere
 
 
 class Steps(NamedTuple):
@@ -94,7 +104,7 @@ def size_steps(
             ctypes.addressof(tau), ctypes.addressof(left), address("u", u),
         )
     )  # fmt: skip
-    matrix, side = np.split(system, [count * count])
+    matrix, side = system[: count * count], system[count * count :]
     return Steps(u, tau.value, left.value, matrix.reshape(count, count), side)
 
 
@@ -136,3 +146,104 @@ def smooth_sizes(
         )
     )  # fmt: skip
     return smooth
+
+
+class Pace(NamedTuple):
+    """How rounds of steps and smoothing go on.
+
+    Attributes
+    ----------
+    rounds : int
+        At most.
+    first, later : int
+        Steps of the first round, and of every other.
+    every : int
+        So many steps have the matrix of the first of them.
+    share, close : float
+        As those of :func:`size_steps`.
+    settled : float
+        Largest change of a logarithm, but for a constant, below which sizes have settled.
+    """
+
+    rounds: int
+    first: int
+    later: int
+    every: int
+    share: float
+    close: float
+    settled: float
+
+
+class Rounds(NamedTuple):
+    """Where rounds of steps and smoothing have led to; ``known`` says whether anything may be unusual."""
+
+    known: bool
+    settled: bool
+    place: Array
+    log: Array
+    s: Array
+    u: Array
+    tau: float
+
+
+def size_rounds(
+    Q: Array, y: Array, features: Array, inverse: Array, v: Array, own: Array, sizes: Array, offset: float,
+    ends: tuple[float, float], pace: Pace,
+) -> Rounds:  # fmt: skip
+    """:func:`size_steps` and :func:`smooth_sizes` in turn, from smooth logarithms of sizes until they settle.
+
+    What changes would add up to is made of the last two of them. Where a system may be singular, or numbers
+    do not hold sizes, the outcome is not known.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> one, y, v, none = np.ones((500, 1)), rng.exponential(size=500), np.full(500, 1 / 500), np.zeros(500)
+    >>> pace = Pace(20, 4, 2, 2, 0.75, 1e-6, 0.02)
+    >>> given = np.ones((1, 1)), v, none, none, 0.5, (0.001, 0.999), pace
+    >>> found = size_rounds(one, y, one, *given)
+    >>> found.settled, bool(abs(found.place[0] - y.mean()) < 1e-6)
+    (True, True)
+    """
+    (n, rank), m = Q.shape, features.shape[1]
+    at_least_one("the number of rows", n)
+    at_least_one("the number of steps with one matrix", pace.every)
+    place, log, s, u = np.zeros(rank + 1), sizes.copy(), np.empty(n), np.empty(n)
+    tau, outcome = NUMBER(np.nan), COUNT()
+    tables = (
+        *(read("Q", Q.T, F64, (rank, n)), n, rank, read("y", y, F64, (n,))),
+        *(read("features", features.T, F64, (m, n)), m, read("inverse", inverse, F64, (m, m))),
+    )
+    rows = (read(name, a, F64, (n,)) for name, a in (("v", v), ("own", own)))
+    moved = (address(name, a) for name, a in (("place", place), ("sizes", log), ("s", s), ("u", u)))
+    numbers = ctypes.addressof(tau), ctypes.addressof(outcome)
+    check(_size_rounds(*tables, *rows, offset, *ends, *pace, *moved, *numbers))
+    return Rounds(outcome.value != _DOUBTFUL, outcome.value == _SETTLED, place, log, s, u, tau.value)
+
+
+def noise_over_sizes(
+    Q: Array, y: Array, features: Array, v: Array, phi: Array, gamma: Array, ends: tuple[float, float]
+) -> tuple[Array, Array, Array] | None:
+    """s(x) = exp γ'f within two quantiles, (y − q'φ)/s(x) and Σ vq/s(x); None where numbers do not hold them.
+
+    Examples
+    --------
+    >>> one, two = np.ones((2, 1)), np.array([2.0, 4.0])
+    >>> s, noise, mean = noise_over_sizes(one, two, one, two / 6, np.ones(1), np.zeros(1), (0.0, 1.0))
+    >>> s.tolist(), noise.tolist(), mean.tolist()
+    ([1.0, 1.0], [1.0, 3.0], [1.0])
+    """
+    (n, rank), m = Q.shape, features.shape[1]
+    at_least_one("the number of rows", n)
+    columns, f = np.ascontiguousarray(Q.T), np.ascontiguousarray(features.T)
+    s, noise, mean_row, known = np.empty(n), np.empty(n), np.empty(rank), COUNT()
+    check(
+        _noise_over_sizes(
+            *(read("Q", columns, F64, (rank, n)), n, rank, read("y", y, F64, (n,))),
+            *(read("features", f, F64, (m, n)), m, read("v", v, F64, (n,))),
+            *(read("phi", phi, F64, (rank,)), read("gamma", gamma, F64, (m,)), *ends),
+            *(address(name, a) for name, a in (("s", s), ("noise", noise), ("mean", mean_row))),
+            ctypes.addressof(known),
+        )
+    )
+    return (s, noise, mean_row) if known.value else None

@@ -16,6 +16,7 @@ from tailproof.core import Array
 from tailproof.estimators.robust_regressor.scale_family import Moves, ScaleFamily, Solution
 from tailproof.estimators.robust_regressor.scaled_rows import gram
 from tailproof.estimators.robust_regressor.small_systems import inverse_of, squared_lengths
+from tailproof.native.columns import huber_steps
 
 _STEPS = 5  # each leaves about a quarter of the way, the share of rows that are truncated
 _TINY = 1e-300
@@ -46,8 +47,4 @@ def score_of_mean(family: ScaleFamily, solution: Solution, moves: Moves) -> floa
 
 def _huber(A: Array, y: Array, v: Array, place: Array, tau: float) -> tuple[Array, Array]:
     """Huber's fit by steps with the Hessian of least squares, which no curvature exceeds; what it leaves."""
-    inverse, u = inverse_of(gram(A, v)), y - A @ place
-    for _ in range(_STEPS):
-        place = place + inverse @ ((v * np.clip(u, -tau, tau)) @ A)
-        u = y - A @ place
-    return place, u
+    return huber_steps(A, y, v, place, tau, inverse_of(gram(A, v)), _STEPS)

@@ -126,7 +126,8 @@ def _weights(
     ``informative_share`` is that of the rows which are informative about the mean.
     """
     fitted = [j for j, candidate in enumerate(linear) if not candidate.stopped] or range(len(linear))
-    sane = np.array(fitted)[sane_candidates(losses[:, fitted], task)]
+    some = losses if len(fitted) == losses.shape[1] else losses[:, fitted]
+    sane = np.array(fitted)[sane_candidates(some, task)]
     tuning = stricter_where_rare(informative_share, task.tuning)
     evidence = Evidence(
         variance=np.array([linear[j].variance for j in sane]),
@@ -197,7 +198,7 @@ def _plain_means(losses: Array, task: RegressionTask) -> Array:
 def _means_of_folds(losses: Array, task: RegressionTask) -> Array:
     """Plain means of every fold, a row each: rows in the order of folds, which are then added up in turn."""
     order, sizes = np.concatenate(task.folds), np.array([fold.size for fold in task.folds])
-    starts, ordered = np.cumsum(sizes) - sizes, losses.T[:, order]
+    starts, ordered = np.cumsum(sizes) - sizes, losses.T.take(order, axis=1)
     with np.errstate(over="ignore", invalid="ignore"):
         if not task.weights.size:
             return np.asarray(np.add.reduceat(ordered, starts, axis=1) / sizes).T

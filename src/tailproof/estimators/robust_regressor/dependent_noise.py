@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
+from tailproof.core.numerics.quantiles import quantiles
 from tailproof.estimators.robust_regressor.bent_mean import score_of_mean
 from tailproof.estimators.robust_regressor.noise_equations import (
     BySize,
@@ -41,7 +42,12 @@ from tailproof.estimators.robust_regressor.noise_growth import (
 )
 from tailproof.estimators.robust_regressor.scale_family import SIZE_ENDS, Moves, ScaleFamily, Solution
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
-from tailproof.estimators.robust_regressor.small_systems import inverse_of, product, squared_lengths
+from tailproof.estimators.robust_regressor.small_systems import (
+    inverse_of,
+    product,
+    squared_distance,
+    squared_lengths,
+)
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 
 _WITHIN_CHANCE = 3.0  # standard errors
@@ -60,6 +66,7 @@ _NOT_LINEAR = (
     "with HC3 errors, which are about the best straight line."
 )
 _CONTRADICTION = 4.0  # normal score of the distance of slopes
+_ALIKE = 1e-10  # of the largest variance: what directions have that rows do not tell apart
 _BENT = 2.5  # of the mean of the noise; intervals of least squares are the safe ones
 
 
@@ -91,10 +98,9 @@ class WeightedFit:
         """Standard deviation of the noise of every row, if it is s(x) times one law."""
         return np.asarray(self.sizes * math.sqrt(float(self.family.v @ self.noise**2)))
 
-    def predicted_covariance_of_least_squares(self) -> Array:
-        """Of the step to least squares, by such noise."""
+    def predicted_covariance_of_least_squares(self, inverse: Array) -> Array:
+        """Of the step to least squares, by such noise, given the inverse of the Gram matrix of the rows."""
         Q, v = self.family.Q, self.family.v
-        inverse = self.family.inverse
         return np.asarray(inverse @ gram(Q, (v * self.predicted_noise) ** 2) @ inverse)
 
     def towards(self, other: WeightedFit, share: float, beside: float, part: Array) -> WeightedFit:
@@ -187,7 +193,7 @@ class SizeFit(WeightedFit):
         """
         family, gamma = self.family, self.solution.gamma
         log = family.features @ gamma
-        least = float(np.quantile(log, SIZE_ENDS[0]))
+        least = quantiles(log, SIZE_ENDS[:1])[0]
         covariance = self.moves_of_all.covariance(slice(-gamma.size, None), np.eye(gamma.size))
         variances = squared_lengths(family.features[log <= least], covariance)
         return least - _WITHIN_CHANCE * math.sqrt(float(variances.max()))
@@ -299,7 +305,7 @@ def contradicts(plain: Array, moves: Array, phi: Array, slopes: Array) -> bool:
     if freedom < 1:
         return False
     apart, spread = slopes @ (phi - plain), slopes @ gram(moves, None) @ slopes
-    chi = apart @ np.linalg.pinv(spread, rcond=1e-10, hermitian=True) @ apart
+    chi = squared_distance(apart, spread, _ALIKE)
     return bool(normal_score(np.asarray(chi), freedom) > _CONTRADICTION)
 
 
@@ -316,9 +322,11 @@ def _chance_of_growth(
     return Slopes(along @ solution.gamma, covariance, sets).chance(len(f), family.Q.shape[1])
 
 
-def least_squares_step(Q: Array, residuals: Array, v: Array) -> tuple[Array, Array]:
+def least_squares_step(
+    Q: Array, residuals: Array, v: Array, inverse: Array | None = None
+) -> tuple[Array, Array]:
     """The step to least squares, and the influence of every row on that, with HC3's leverages."""
-    inverse = inverse_of(gram(Q, v))
+    inverse = inverse_of(gram(Q, v)) if inverse is None else inverse
     phi = inverse @ ((v * residuals) @ Q)
     pulled = product(Q, inverse)
     leverage = v * np.einsum("ij,ij->i", pulled, Q)

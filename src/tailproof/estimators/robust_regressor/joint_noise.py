@@ -24,12 +24,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailproof.core import Array
-from tailproof.core.numerics.quantiles import quantiles
 from tailproof.estimators.robust_regressor.dependent_noise import SizeFit, WeightedFit
 from tailproof.estimators.robust_regressor.monotone_score import learn_score
 from tailproof.estimators.robust_regressor.scale_family import SIZE_ENDS
 from tailproof.estimators.robust_regressor.scaled_rows import gram
 from tailproof.estimators.robust_regressor.small_systems import product, rank_of, regular_inverse, solved
+from tailproof.native.scores import pulls_of_noise
+from tailproof.native.size_steps import noise_over_sizes
 
 _ROUNDS, _FEWEST = 6, 3
 _SETTLED = 0.03  # of the variance of slopes: steps whose squares are smaller are not taken
@@ -63,7 +64,7 @@ class _Place:
     noise: Array
     mean_row: Array
     pulls: _Pulls
-    factors: tuple[float, float, float, float]
+    factors: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -86,31 +87,15 @@ class JointNoise:
     features: Array
     v: Array
 
-    @np.errstate(over="ignore", divide="ignore", invalid="ignore")
     def at(self, phi: Array, gamma: Array) -> _Place | None:
         """What rows are like there, None where nothing can be learned."""
-        log = self.features @ gamma
-        low, high = quantiles(log, SIZE_ENDS)
-        sizes = np.exp(np.clip(log, low, high))
-        noise = (self.y - self.Q @ phi) / sizes
-        score = learn_score(noise, self.v) if np.isfinite(noise).all() else None
-        if score is None:
+        found = noise_over_sizes(self.Q, self.y, self.features, self.v, phi, gamma, SIZE_ENDS)
+        score = None if found is None else learn_score(found[1], self.v)
+        if found is None or score is None:
             return None
-        psi, slope = score.both(noise)
-        mean_row = (self.v / sizes) @ self.Q
-        return _Place(phi, gamma, sizes, noise, mean_row, *self._pulls(noise, psi, slope))
-
-    def _pulls(
-        self, noise: Array, psi: Array, slope: Array
-    ) -> tuple[_Pulls, tuple[float, float, float, float]]:
-        """What ε, ψ and ψ′ make of rows, and of their derivatives."""
-        v = self.v
-        h, steep = psi - v @ psi, v * slope
-        tall, bent = h * noise, steep * noise
-        mean = float(v @ tall)
-        spread = max(float(v @ (noise - v @ noise) ** 2), _TINY)
-        factors = float(steep.sum()), float(bent.sum()), float(bent @ noise) + mean, 1.0 / spread
-        return _Pulls(v * h, v * noise / spread, v * (tall - mean)), factors
+        sizes, noise, mean_row = found
+        *pulls, factors = pulls_of_noise(noise, self.v, score.knots, score.values, _TINY)
+        return _Place(phi, gamma, sizes, noise, mean_row, _Pulls(*pulls), tuple(factors.tolist()))
 
     def moved(self, place: _Place, matrix: Array) -> Array:
         """Scores of every row, φ's before γ's, times its share and a matrix."""
@@ -129,11 +114,9 @@ class JointNoise:
 
     def covariance(self, place: _Place) -> Array:
         """Of a and f."""
-        rank, m, root = place.phi.size, place.mean_row, np.sqrt(self.v)
-        both = np.empty((len(self.Q), rank + self.features.shape[1]), order="F")
-        np.multiply(self.Q, (root / place.sizes)[:, None], out=both[:, :rank])
-        np.multiply(self.features, root[:, None], out=both[:, rank:])
-        found = gram(both, None)
+        rank, m = place.phi.size, place.mean_row
+        both = np.concatenate([self.Q.T / place.sizes, self.features.T]).T
+        found = gram(both, self.v)
         found[:rank, :rank] -= np.multiply.outer(m, m)
         return np.asarray(found)
 
@@ -221,7 +204,7 @@ def fit_jointly(start: SizeFit, constant: Array) -> WeightedFit | None:
     family, count = start.family, start.columns.size
     z, v = family.features[:, :count], family.v
     both_sides = family.features.shape[1] > count + 1
-    f = np.column_stack([z, np.abs(z), np.log1p(np.abs(z))]) if both_sides else z
+    f = np.concatenate([z.T, np.abs(z.T), np.log1p(np.abs(z.T))]).T if both_sides else z
     joint = JointNoise(family.Q, family.y, f - v @ f, v)
     log = np.log(start.sizes)
     gamma = solved(joint.products, joint.features.T @ (v * (log - v @ log)))

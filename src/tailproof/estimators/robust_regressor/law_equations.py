@@ -26,7 +26,7 @@ from tailproof.estimators.robust_regressor.noise_equations import (
     without_constant,
 )
 from tailproof.estimators.robust_regressor.row_tiles import long_tiles
-from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram, over_sizes
 from tailproof.native.size_scores import SizedScore, sized_score_sums
 
 _LEAST_SLOPE = 0.1  # of the mean ψ′: what rows have at least, so that no direction is without any
@@ -89,13 +89,15 @@ class ByLaw:
 
     def sums_over(self, rows: ScaledRows, sizes: Array) -> Array:
         """The same of rows at hand, in whatever coordinates these are."""
-        tiles = long_tiles(rows)
-        parts = (self.sums(Z, rows.y[part], rows.weights[part], sizes[part]) for part, Z in tiles)
-        return np.asarray(sum(parts))
+        tiles, score = long_tiles(rows), self.sized
+        parts = (
+            sized_score_sums(Z, rows.y[part], rows.weights[part], sizes[part], score) for part, Z in tiles
+        )
+        return np.concatenate([sum(parts), [rows.total, rows.total**2 / rows.size]])
 
     def curved(self, Z: Array, y: Array, v: Array, sizes: Array) -> ByLaw:
         """The same with the derivatives that rows have."""
-        a = np.column_stack([(Z @ self.map) / sizes[:, None], np.ones(len(y))])
+        a = over_sizes(Z, self.map, sizes)
         slopes = self.score.slopes((y - Z @ self.theta) / sizes - self.kappa)
         total = max(float(v.sum()), _TINY)
         least = _LEAST_SLOPE * float(v @ slopes) / total

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from tailproof.core import Array
-from tailproof.estimators.robust_regressor.scaled_rows import Whitening, gram
+from tailproof.estimators.robust_regressor.scaled_rows import Whitening, gram, over_sizes
 from tailproof.estimators.robust_regressor.small_systems import inverse_of, solved
 from tailproof.native.size_pass import SizePass, SizePassSums
 from tailproof.native.size_scores import (
@@ -185,7 +185,7 @@ class BySize:
         """Products of white rows over s, 1 and f; and last sums of what multiplies them."""
         s, f = self.sizes(Z), self.features(Z)
         u = (y - Z @ self.theta) / s - self.kappa
-        every = np.column_stack([(Z @ self.map) / s[:, None], np.ones(len(u)), f])
+        every = over_sizes(Z, self.map, s, f)
         inside, pull = np.abs(u) <= self.tau, np.sign(u) / (np.abs(u) + self.offset)
         size = u + self.kappa
         means = np.zeros(every.shape[1])

@@ -56,8 +56,12 @@ class Slopes:
         errors = self.errors
         known = errors > _ROUNDING * errors.max(initial=0.0)
         sets = [part for part in (each[known[each]] for each in self._sets) if part.size]
-        tests = min(len(sets), max(parameters - 1, 1))
-        return float(min([1.0, *(tests * self._chance_of(part, n - parameters) for part in sets)]))
+        tests, freedom = min(len(sets), max(parameters - 1, 1)), max(n - parameters, 1)
+        alone = [int(part[0]) for part in sets if part.size == 1]
+        # The largest of all is the least probable.
+        largest = float((np.abs(self.values[alone]) / errors[alone]).max(initial=0.0))
+        chances = [self._chance_of(part, freedom) for part in sets if part.size > 1]
+        return min([1.0, *(tests * chance for chance in (2.0 * special.stdtr(freedom, -largest), *chances))])
 
     @property
     def _sets(self) -> Sequence[NDArray[np.intp]]:
@@ -66,11 +70,8 @@ class Slopes:
 
     def _chance_of(self, part: NDArray[np.intp], freedom: int) -> float:
         """That these would be as far from zero together."""
-        if part.size == 1:
-            t = abs(float(self.values[part[0]])) / float(self.errors[part[0]])
-            return float(2.0 * special.stdtr(max(freedom, 1), -t))
         chi, of_part = Slopes(self.values[part], self.covariance[np.ix_(part, part)])._wald()
-        return float(special.fdtrc(of_part, max(freedom, 1), chi / of_part))
+        return float(special.fdtrc(of_part, freedom, chi / of_part))
 
     def chance_of_all(self, n: int) -> float:
         """That they would be as far from zero together, by Wald's test: columns may share what they tell."""
@@ -146,7 +147,7 @@ def growth_of_noise(rows: ScaledRows, residuals: Array) -> Growth | None:
     if rows.n < ROWS_PER_UNKNOWN * rows.parameters:
         along = replace(slopes_of_sizes(z, sizes, v, rows.parameters), sets=exclusive_sets(z))
         return Growth(z, told, sizes, along, along.chance_of_any(rows.n, rows.parameters), np.arange(0))
-    f = np.column_stack([z, np.abs(z)])
+    f = np.concatenate([z.T, np.abs(z.T)]).T
     moments = _moments(f, sizes, v, rows.even)
     along = replace(_slopes(*moments, z.shape[1], rows.parameters, v), sets=exclusive_sets(z))
     both = _slopes(*moments, f.shape[1], 2 * rows.parameters - 1, v)
@@ -180,6 +181,8 @@ def exclusive_sets(z: Array) -> tuple[NDArray[np.intp], ...]:
     [[0, 1, 2], [3]]
     """
     two, share = _of_two_values(z)
+    if not two.size:
+        return tuple(np.arange(z.shape[1])[:, None])
     both = gram(np.rint(share), None) > 0
     sets: list[list[int]] = []
     for one in range(len(both)):
@@ -197,6 +200,8 @@ def _of_two_values(z: Array) -> tuple[NDArray[np.intp], Array]:
     """Columns that have two values, from 0 to 1; a few rows tell of most others that they have more."""
     two, share = np.arange(z.shape[1]), np.empty((0, 0))
     for rows in (z[:_LOOKED_AT], z):
+        if not two.size:
+            break
         values = rows[:, two]
         low, high = values.min(axis=0, initial=np.inf), values.max(axis=0, initial=-np.inf)
         few = rows is not z
@@ -250,8 +255,8 @@ def _told_apart(symmetric: Array) -> tuple[Array, Array]:
 
 
 def columns_of(rows: ScaledRows) -> Array:
-    """Scaled columns, without values far out."""
-    Z = rows.gathered()
+    """Scaled columns, without values far out, one after the other."""
+    Z, count = rows.gathered().T, rows.width - 1
     if rows.in_basis:
-        Z = Z @ (rows.whitening.map / rows.whitening.inverse)[:-1].T
-    return np.asarray(np.clip(Z[:, : rows.width - 1], -FAR, FAR))
+        Z = (rows.whitening.map / rows.whitening.inverse)[:-1] @ Z
+    return np.clip(Z[:count], -FAR, FAR, order="C").T

@@ -51,7 +51,7 @@ from tailproof.estimators.robust_regressor.noise_growth import (
 from tailproof.estimators.robust_regressor.scaled_rows import gram
 from tailproof.estimators.robust_regressor.score_equations import ByScore
 from tailproof.estimators.robust_regressor.second_fit import LearnedAcross, agreement_of
-from tailproof.estimators.robust_regressor.small_systems import product
+from tailproof.estimators.robust_regressor.small_systems import inverse_of, product, squared_distance
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 from tailproof.estimators.robust_regressor.tuning import Tuning
 
@@ -164,7 +164,12 @@ class Residuals:
     @functools.cached_property
     def step_to_least_squares(self) -> tuple[Array, Array]:
         """From the blend, and how far rows move it."""
-        return least_squares_step(self.Q, self.r, self.v)
+        return least_squares_step(self.Q, self.r, self.v, self.inverse)
+
+    @functools.cached_property
+    def inverse(self) -> Array:
+        """Of the Gram matrix of the rows."""
+        return inverse_of(gram(self.Q, self.v))
 
     @property
     def mostly_plain(self) -> bool:
@@ -412,7 +417,7 @@ def _by_size(residuals: Residuals, fit: WeightedFit) -> Proposal:
     weight = weight_of_size(float(distance @ distance), variance, covariance)
     phi, moves = residuals.step_to_least_squares
     step = distance - slopes @ phi
-    predicted = fit.predicted_covariance_of_least_squares()
+    predicted = fit.predicted_covariance_of_least_squares(residuals.inverse)
     own = float(np.vdot(modelled.T, modelled.T)) - float(np.sum((modelled @ constant) ** 2))
     trust = _trust_in_sizes(own, float(np.vdot(slopes, slopes @ predicted)))
     by_rows = _conflict(step, gram(fit.moves - moves, None), residuals)
@@ -443,9 +448,7 @@ def _relieved(score: float, predicted: float, trust: float) -> float:
 def _conflict(step: Array, covariance: Array, residuals: Residuals) -> float:
     """Normal score of a distance of slopes."""
     slopes = residuals.slopes_told
-    values, directions = np.linalg.eigh(slopes @ covariance @ slopes)
-    kept = np.abs(values) > _ALIKE * np.abs(values).max(initial=0.0)
-    chi = float(np.sum((step @ directions[:, kept]) ** 2 / values[kept]))
+    chi = squared_distance(slopes @ step, slopes @ covariance @ slopes, _ALIKE)
     return float(normal_score(np.array(chi), max(round(float(np.trace(slopes))), 1)))
 
 

@@ -380,5 +380,5 @@ def _best_weights(fit: WeightedFit, residuals: Residuals) -> Array:
     weights /= weights.sum(axis=1, keepdims=True)
     mean_rows = residuals.blend.path.slopes_alone((weights @ residuals.Q).T)
     by_slopes = (fit.moves @ mean_rows).T
-    own, both = (weights * fit.predicted_noise) ** 2, weights * (fit.sizes * fit.noise) * by_slopes
-    return np.asarray(weights[np.argmin((own + by_slopes**2 - 2.0 * both).sum(axis=1))])
+    own, beside = weights**2 @ fit.predicted_noise**2, by_slopes - 2.0 * weights * (fit.sizes * fit.noise)
+    return np.asarray(weights[np.argmin(own + np.einsum("ij,ij->i", by_slopes, beside))])

@@ -23,7 +23,7 @@ from tailproof.estimators.robust_regressor.small_systems import (
     solved,
     squared_lengths,
 )
-from tailproof.native.size_steps import Steps, size_steps, smooth_sizes
+from tailproof.native.size_steps import Pace, Steps, size_rounds, size_steps, smooth_sizes
 
 SIZE_ENDS = (0.001, 0.999)  # quantiles of log s(x) beyond which it is not trusted
 _TRUNCATED = 0.25  # share of the rows
@@ -131,20 +131,29 @@ class ScaleFamily:
         return np.ascontiguousarray(inverse_of(self._products))
 
     @functools.cached_property
-    def inverse(self) -> Array:
-        """Of the Gram matrix of the rows, which least squares takes."""
-        return inverse_of(gram(self.Q, self.v))
-
-    @functools.cached_property
     def _own_share(self) -> Array:
         """Of a row in its own size, over that of the others."""
         leverage = self.v * squared_lengths(self.features, self._inverse)
         return np.minimum(leverage / np.maximum(1.0 - leverage, 0.1), 1.0)
 
-    @np.errstate(over="ignore", divide="ignore", invalid="ignore")
     def solve(self, sizes: Array, settled: float = _SETTLED) -> Solution | None:
         """φ and κ, then s(x), in turn, from logarithms of sizes; None if they do not settle."""
-        log, place, steps = self._smooth(sizes), np.zeros(self.Q.shape[1] + 1), _Ahead()
+        pace = Pace(_ROUNDS, _FIRST, _LATER, _WITH_ONE_MATRIX, 1.0 - _TRUNCATED, _CLOSE, settled)
+        Q, y, features = self._contiguous
+        smooth, given = self._smooth(sizes), (self._inverse, self.v, self._own_share)
+        found = size_rounds(Q, y, features, *given, smooth, OFFSET, SIZE_ENDS, pace)
+        if not found.known:
+            return self._solve_with_care(smooth, settled)
+        return self._solution(found.place, found.log, found.s, found.u, found.tau) if found.settled else None
+
+    def _solution(self, place: Array, log: Array, s: Array, u: Array, tau: float) -> Solution:
+        gamma = self._inverse @ (self.features.T @ (self.v * log))
+        return Solution(place[:-1], float(place[-1]), gamma, s, u, tau)
+
+    @np.errstate(over="ignore", divide="ignore", invalid="ignore")
+    def _solve_with_care(self, log: Array, settled: float) -> Solution | None:
+        """The same from smooth sizes, round by round: systems may be singular."""
+        place, steps = np.zeros(self.Q.shape[1] + 1), _Ahead()
         for number in range(_ROUNDS):
             s = np.exp(log)
             u, tau = self._step(place, s, _LATER if number else _FIRST)
@@ -154,8 +163,7 @@ class ScaleFamily:
             if not (math.isfinite(tau) and math.isfinite(largest)):
                 return None
             if largest < settled:
-                gamma = self._inverse @ (self.features.T @ (self.v * log))
-                return Solution(place[:-1], float(place[-1]), gamma, s, u, tau)
+                return self._solution(place, log, s, u, tau)
             log = log + steps.after(change)
         return None
 

@@ -16,6 +16,7 @@ from tailproof.core.losses import Loss
 from tailproof.core.scaling import FeatureScale, robust_columns, sample_rows
 from tailproof.estimators.robust_regressor.covariances import covariances_by
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
+from tailproof.native.columns import by_columns, column_products
 from tailproof.native.fit_search import Penalised
 from tailproof.native.levels import row_products
 from tailproof.native.rows import ends_and_square
@@ -165,7 +166,8 @@ class ScaledRows:
     def places_of_tenth(self) -> NDArray[np.intp]:
         """One row of every ten, each time another of them: columns of weekdays or turns vary in it too."""
         tens = np.arange(-(-self.n // 10))
-        which = (10 * (_GOLDEN * tens % 1.0)).astype(np.intp)
+        turns = _GOLDEN * tens
+        which = (10 * (turns - np.floor(turns))).astype(np.intp)
         return np.minimum(10 * tens + which, self.n - 1)
 
     def others(self, X: Any, y: Array, weights: Array) -> ScaledRows:
@@ -433,7 +435,15 @@ def _varies(squares: Array) -> NDArray[np.bool_]:
     return np.asarray(squares > _ROUNDING * squares.max(initial=0.0))
 
 
+def over_sizes(Z: Array, by: Array, sizes: Array, features: Array | None = None) -> Array:
+    """Rows times a matrix over their sizes, a one, and features, if any; column by column."""
+    rows, one = (by.T @ Z.T) / sizes, np.ones((1, len(Z)))
+    return np.concatenate([rows, one] if features is None else [rows, one, features.T]).T
+
+
 def gram(Z: Array, weights: Array | None) -> Array:
     """Z' diag(weights) Z, as one symmetric product; no weights are ones."""
+    if by_columns(Z):
+        return column_products(Z, weights)
     A = Z if weights is None else Z * np.sqrt(weights)[:, None]
     return np.asarray(A.T @ A)

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from tailproof.core import Array
+from tailproof.native.columns import by_columns, column_lengths
 
 _REGULAR = 1e-13  # inverse condition number, above which rounding leaves the solution
 
@@ -69,6 +70,20 @@ def rank_of(matrix: Array) -> int:
     return len(matrix) if regular else int(np.linalg.matrix_rank(matrix, hermitian=True))
 
 
+def squared_distance(step: Array, covariance: Array, alike: float) -> float:
+    """The length step' covariance⁻¹ step, without directions whose variance is such a share of the largest.
+
+    Examples
+    --------
+    >>> squared_distance(np.array([2.0, 1.0]), np.diag([4.0, 0.0]), 1e-9)
+    1.0
+    """
+    values, directions = np.linalg.eigh(covariance)
+    sizes = np.abs(values)
+    kept = sizes > alike * sizes.max(initial=0.0)
+    return float(np.sum((step @ directions[:, kept]) ** 2 / values[kept]))
+
+
 def squared_lengths(rows: Array, matrix: Array) -> Array:
     """The length x' matrix x of every row x.
 
@@ -77,6 +92,8 @@ def squared_lengths(rows: Array, matrix: Array) -> Array:
     >>> squared_lengths(np.array([[1.0, 2.0], [0.0, 3.0]]), np.eye(2)).tolist()
     [5.0, 9.0]
     """
+    if by_columns(rows):
+        return column_lengths(rows, matrix)
     return np.asarray(np.einsum("ij,ij->i", product(rows, matrix), rows))
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.automatic import robust_shifts, share_of_informative_rows, share_of_untied_targets
-from tailproof.core.validate import RARE, means_of_neighbours, resistant_means
+from tailproof.core.validate import RARE, means_of_neighbours, resistant_mean, resistant_means
 from tailproof.estimators.robust_regressor.levels import (
     Levels,
     Scores,
@@ -24,7 +24,7 @@ from tailproof.estimators.robust_regressor.levels import (
     level_scores,
 )
 from tailproof.estimators.robust_regressor.newton import System, affords_hessians, newton
-from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening, gram
 from tailproof.estimators.robust_regressor.tuning import Tuning
 from tailproof.native.levels import level_pulls, level_residuals
 
@@ -140,6 +140,8 @@ class TruncationPath:
         )
         if "residuals" in vars(self):
             vars(some)["residuals"] = self.residuals[kept]  # known, so that nobody need make them again
+        if "informative_share" in vars(self) and kept[0] == 0:
+            vars(some)["informative_share"] = self.informative_share
         return some
 
     def moved(self, X: Any, y: Array, weights: Array) -> TruncationPath:
@@ -227,7 +229,7 @@ class TruncationPath:
         if np.linalg.norm(self.slopes_alone(apart), axis=0).max() <= _NEIGHBOURS:
             # So close to each other, and with so many rows, they differ as plain means do.
             first = self.residuals_of(int(levels[0])) if first is None else first
-            mean = means_of_neighbours([first], delta, weights, informative_share)
+            mean = resistant_mean(first, delta, weights, informative_share=informative_share)
             return np.asarray(mean + self._mean_row() @ apart)
         few = len(self.levels) > rows.width
         residuals = (self.residuals_of(level) if few else self.residuals[level] for level in levels.tolist())
@@ -266,8 +268,7 @@ class TruncationPath:
         shares = rows.weights / rows.total
         a = self.pulls(shares)
         a -= (a @ shares)[:, None]
-        a *= shares
-        spread = a @ a.T
+        spread = gram(a.T, shares**2)
         phi = self.slopes_alone(self.phi)
         distance = ((phi[:, :, None] - phi[:, None, :]) ** 2).sum(axis=0)
         variance = np.diag(spread)

@@ -13,13 +13,14 @@ typedef struct {
     double width;      /* of ψ, in scales */
     double spoilt;     /* times the scale of small blocks, beyond which the scale is no tail */
     double near_large, near_small; /* how many lengths of the interval that holds most of them agree */
+    const double *weights; /* of the values; NULL where all count the same */
 } resistance;
 
 /* The same from arrays, in this order. */
 static inline resistance resistance_of(const int64_t *blocks, const double *numbers)
 {
     return (resistance){blocks[0], blocks[1], blocks[2], blocks[3], blocks[4],
-                        numbers[0], numbers[1], numbers[2], numbers[3]};
+                        numbers[0], numbers[1], numbers[2], numbers[3], NULL};
 }
 
 /* Numbers that the functions below need to work with. */

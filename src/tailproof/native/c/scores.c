@@ -234,6 +234,51 @@ EXPORT int score_of_rows(const double *r, int64_t n, const double *knots, const 
     return DONE;
 }
 
+/* Σ vψ, Σ vε, Σ vψ′, Σ vψ′ε, Σ vψ′ε² of noise ε. */
+typedef struct {
+    double pull, noise, steep, bent, curved;
+} first_sums;
+
+static first_sums sums_of_noise(const double *RESTRICT e, const double *RESTRICT v, const double *RESTRICT psi,
+                                const double *RESTRICT slope, int64_t n)
+{
+    double pull = 0.0, noise = 0.0, steep = 0.0, bent = 0.0, curved = 0.0;
+    SUM(pull, noise, steep, bent, curved)
+    for (int64_t i = 0; i < n; i++) {
+        double one = v[i] * slope[i], other = one * e[i];
+        pull += v[i] * psi[i], noise += v[i] * e[i];
+        steep += one, bent += other, curved += other * e[i];
+    }
+    return (first_sums){pull, noise, steep, bent, curved};
+}
+
+/* What a score makes of noise ε that has one law: with h = ψ − E ψ, vh, vε/σ² and v(hε − E hε) of every row, and E ψ′,
+   E ψ′ε, E ψ′ε² + E hε and 1/σ², where σ² is no less than `least`. */
+EXPORT int pulls_of_noise(const double *RESTRICT e, int64_t n, const double *RESTRICT v, const double *knots,
+                          const double *values, int64_t count, double least, double *RESTRICT rows,
+                          double *RESTRICT mean, double *RESTRICT sizes, double *factors)
+{
+    int status = score_of_rows(e, n, knots, values, count, rows, sizes);
+    if (status != DONE)
+        return status;
+    first_sums of = sums_of_noise(e, v, rows, sizes, n);
+    double tall = 0.0, square = 0.0;
+    SUM(tall, square)
+    for (int64_t i = 0; i < n; i++) {
+        rows[i] = v[i] * (rows[i] - of.pull);
+        tall += rows[i] * e[i];
+        square += v[i] * (e[i] - of.noise) * (e[i] - of.noise);
+    }
+    double inverse = 1.0 / larger(square, least);
+    INDEPENDENT
+    for (int64_t i = 0; i < n; i++) {
+        mean[i] = v[i] * e[i] * inverse;
+        sizes[i] = rows[i] * e[i] - v[i] * tall;
+    }
+    factors[0] = of.steep, factors[1] = of.bent, factors[2] = of.curved + tall, factors[3] = inverse;
+    return DONE;
+}
+
 /* Numbers of the points of a curve that are corners of its least concave majorant; how many. */
 EXPORT int64_t concave_corners(const double *x, const double *y, int64_t n, int64_t *corners)
 {

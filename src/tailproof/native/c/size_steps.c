@@ -1,299 +1,28 @@
 /* Slopes φ and κ by reweighted steps, where noise over its size is truncated at a quantile, and sizes from what these
    leave. */
 #include "exp_log.h"
-#include "factors.h"
-#include "lanes.h"
-#include "order.h"
+#include "reweighted.h"
 
-#define TILE 128      /* rows whose columns are together: a tile and its weighted copy stay near the processor */
-#define TINY 1e-300
-#define REGULAR 1e-10 /* of the largest pivot: a smaller one leaves the system to the caller */
+#define LEAST_AHEAD (-0.5) /* of the last change of sizes, which the next one goes on by */
+#define MOST_AHEAD 2.0
+#define LARGEST_LOG 700.0 /* of a size, whose exponential is a normal number */
 
-/* Rows over their sizes, a one beside each, and what is left of them; a few more columns of zeros round this off. */
-typedef struct {
-    int64_t n, tiles, count, width; /* `count` unknowns, of `width` columns a tile; the last in use is u */
-    double *columns;                /* TILE numbers each, tile by tile */
-    double *weighted;               /* of one tile */
-    double *y, *v, *away;           /* targets over sizes, shares, and |u| */
-    double share;                   /* Σ v */
-    double *products, *plain;       /* Σ wab of two columns, and Σ va */
-} sized;
-
-/* Room for n rows of so many unknowns; false where there is none. All of it is at `columns`, and zero. */
-static bool make_room(sized *rows, int64_t n, int64_t count)
-{
-    int64_t tiles = (n + TILE - 1) / TILE, width = (count + 4) / 4 * 4, padded = tiles * TILE;
-    double *room = calloc((size_t)(padded * (width + 3) + TILE * width + width * width + count), sizeof *room);
-    double *weighted = room + padded * width, *y = weighted + TILE * width, *products = y + 3 * padded;
-    if (!room)
-        return false;
-    *rows = (sized){n, tiles, count, width, room, weighted, y, y + padded, y + 2 * padded, 0.0, products,
-                    products + width * width};
-    return true;
-}
-
-static double *column_of(const sized *rows, int64_t tile, int64_t j)
-{
-    return rows->columns + (tile * rows->width + j) * TILE;
-}
-
-/* Write numbers of a column times inverse sizes down, and return the sum of that times shares. */
-static double over_sizes(const double *RESTRICT from, const double *RESTRICT inverse, const double *RESTRICT v, int64_t n,
-                         double *RESTRICT column)
-{
-    double sum = 0.0;
-    SUM(sum)
-    for (int64_t i = 0; i < n; i++) {
-        column[i] = from[i] * inverse[i];
-        sum += v[i] * column[i];
-    }
-    return sum;
-}
-
-/* Write rows over their sizes down, given their columns. */
-static void take_rows(sized *rows, const double *Q, const double *y, const double *v, const double *s)
-{
-    int64_t rank = rows->count - 1;
-    for (int64_t start = 0; start < rows->n; start += TILE) {
-        int64_t n = shorter(TILE, rows->n - start);
-        double *columns = column_of(rows, start / TILE, 0), inverse[TILE];
-        for (int64_t i = 0; i < n; i++) {
-            columns[rank * TILE + i] = 1.0;
-            inverse[i] = 1.0 / s[start + i];
-            rows->y[start + i] = y[start + i] * inverse[i];
-            rows->v[start + i] = v[start + i];
-            rows->share += v[start + i];
-        }
-        for (int64_t j = 0; j < rank; j++)
-            rows->plain[j] += over_sizes(Q + j * rows->n + start, inverse, v + start, n, columns + j * TILE);
-    }
-}
-
-/* u at a place, and |u|; whether all are finite. */
-static bool find_rest(sized *rows, const double *place)
-{
-    int64_t strange = 0;
-    for (int64_t tile = 0; tile < rows->tiles; tile++) {
-        double *RESTRICT u = column_of(rows, tile, rows->count), *RESTRICT away = rows->away + tile * TILE;
-        memcpy(u, rows->y + tile * TILE, TILE * sizeof *u);
-        for (int64_t j = 0; j < rows->count; j++) {
-            const double *RESTRICT a = column_of(rows, tile, j);
-            INDEPENDENT
-            for (int64_t i = 0; i < TILE; i++)
-                u[i] -= place[j] * a[i];
-        }
-        SUM(strange)
-        for (int64_t i = 0; i < TILE; i++) {
-            away[i] = fabs(u[i]);
-            strange += !(away[i] < INFINITY);
-        }
-    }
-    return strange == 0;
-}
-
-/* A quantile with linear interpolation; reorders the numbers. */
-static double quantile(double *x, int64_t n, double share)
-{
-    double place = share * (double)(n - 1), after = INFINITY;
-    int64_t below = (int64_t)place;
-    put_in_place(x, n, below);
-    if (!(place > (double)below))
-        return x[below];
-    for (int64_t i = below + 1; i < n; i++)
-        after = x[i] < after ? x[i] : after;
-    return x[below] + (place - (double)below) * (after - x[below]);
-}
-
-/* Sums over a tile of the products of two weighted columns and four others. */
-static void add_eight(const double *weighted, const double *columns, double *into, int64_t width)
-{
-    lanes first[4] = {{0}}, second[4] = {{0}};
-    double found[8];
-    for (int64_t i = 0; i < TILE; i += WIDTH)
-        for (int64_t b = 0; b < 4; b++) {
-            lanes column = load_f64(columns + b * TILE + i);
-            first[b] += load_f64(weighted + i) * column;
-            second[b] += load_f64(weighted + TILE + i) * column;
-        }
-    sum_four(first[0], first[1], first[2], first[3], found);
-    sum_four(second[0], second[1], second[2], second[3], found + 4);
-    for (int64_t b = 0; b < 4; b++) {
-        into[b] += found[b];
-        into[width + b] += found[4 + b];
-    }
-}
-
-/* Huber's weights of a tile, times shares. */
-static void weigh_tile(const sized *rows, int64_t tile, double tau, double *weights)
-{
-    const double *u = column_of(rows, tile, rows->count);
-    for (int64_t i = 0; i < TILE; i++)
-        weights[i] = rows->v[tile * TILE + i] * at_most(tau / larger(fabs(u[i]), TINY), 1.0);
-}
-
-/* Σ wab of all columns and those up to them, with Huber's weights. */
-static void add_products(sized *rows, double tau)
-{
-    memset(rows->products, 0, (size_t)(rows->width * rows->width) * sizeof *rows->products);
-    for (int64_t tile = 0; tile < rows->tiles; tile++) {
-        const double *columns = column_of(rows, tile, 0);
-        double weights[TILE];
-        weigh_tile(rows, tile, tau, weights);
-        for (int64_t j = 0; j <= rows->count; j++)
-            INDEPENDENT
-            for (int64_t i = 0; i < TILE; i++)
-                rows->weighted[j * TILE + i] = weights[i] * columns[j * TILE + i];
-        for (int64_t a = 0; a <= rows->count; a += 2)
-            for (int64_t b = 0; b <= a; b += 4)
-                add_eight(rows->weighted + a * TILE, columns + b * TILE, rows->products + a * rows->width + b,
-                          rows->width);
-    }
-}
-
-/* Σ xy. */
-static double dot(const double *RESTRICT x, const double *RESTRICT y, int64_t n)
-{
-    double sum = 0.0;
-    SUM(sum)
-    for (int64_t i = 0; i < n; i++)
-        sum += x[i] * y[i];
-    return sum;
-}
-
-/* Σ v(u + κ). */
-static double sum_of_noise(const sized *rows, const double *place)
-{
-    double sum = place[rows->count - 1] * rows->share;
-    for (int64_t tile = 0; tile < rows->tiles; tile++)
-        sum += dot(rows->v + tile * TILE, column_of(rows, tile, rows->count), TILE);
-    return sum;
-}
-
-/* The right side of a step: Σ wua of the columns but κ's, and Σ v(u + κ). */
-static void write_side(const sized *rows, double tau, const double *place, double *side)
-{
-    int64_t kappa = rows->count - 1;
-    memset(side, 0, (size_t)rows->count * sizeof *side);
-    for (int64_t tile = 0; tile < rows->tiles; tile++) {
-        const double *u = column_of(rows, tile, rows->count);
-        double weights[TILE];
-        weigh_tile(rows, tile, tau, weights);
-        for (int64_t i = 0; i < TILE; i++)
-            weights[i] *= u[i];
-        for (int64_t j = 0; j < kappa; j++)
-            side[j] += dot(weights, column_of(rows, tile, j), TILE);
-    }
-    side[kappa] = sum_of_noise(rows, place);
-}
-
-/* The system of a step, and its right side after the matrix. */
-static void write_system(const sized *rows, const double *place, double *system)
-{
-    int64_t count = rows->count, kappa = count - 1;
-    double *side = system + count * count, *matrix = system;
-    for (int64_t a = 0; a < count; a++) {
-        for (int64_t b = 0; b < a; b++)
-            matrix[a * count + b] = matrix[b * count + a] = rows->products[a * rows->width + b];
-        matrix[a * count + a] = rows->products[a * rows->width + a];
-        side[a] = rows->products[count * rows->width + a];
-    }
-    memcpy(matrix + kappa * count, rows->plain, (size_t)kappa * sizeof *matrix);
-    matrix[kappa * count + kappa] = 0.0;
-    side[kappa] = sum_of_noise(rows, place);
-}
-
-/* Whether numbers are. */
-static bool all_finite(const double *x, int64_t n)
-{
-    bool finite = true;
-    for (int64_t i = 0; i < n; i++)
-        finite = finite && isfinite(x[i]);
-    return finite;
-}
-
-/* The largest |x|. */
-static double largest(const double *x, int64_t n, int64_t stride)
-{
-    double most = 0.0;
-    for (int64_t i = 0; i < n; i++)
-        most = larger(most, fabs(x[i * stride]));
-    return most;
-}
-
-/* What a step takes: its system, which is the caller's, and room for the factors of that. */
-typedef struct {
-    double *system, *factors, *step;
-    int64_t *pivots;
-} workbench;
-
-/* Factors of a system; false where it may be singular. */
-static bool take_factors(const workbench *on, int64_t count)
-{
-    memcpy(on->factors, on->system, (size_t)(count * count) * sizeof *on->factors);
-    if (!factorise(on->factors, on->pivots, count))
-        return false;
-    double least = REGULAR * largest(on->factors, count, count + 1);
-    for (int64_t i = 0; i < count; i++)
-        if (!(fabs(on->factors[i * (count + 1)]) > least))
-            return false;
-    return true;
-}
-
-/* One step, with a matrix of its own or the one before, and the truncation before it, which is NaN where numbers do
-   not hold what is asked. */
-static bool go(sized *rows, const workbench *on, double share, bool own, double *place, double *tau)
-{
-    int64_t count = rows->count;
-    *tau = NAN;
-    if (!find_rest(rows, place))
-        return false;
-    double found = quantile(rows->away, rows->n, share);
-    if (own) {
-        add_products(rows, found);
-        write_system(rows, place, on->system);
-    } else
-        write_side(rows, found, place, on->system + count * count);
-    if (!all_finite(on->system, count * (count + 1)))
-        return false;
-    *tau = found;
-    if (own && !take_factors(on, count))
-        return false;
-    memcpy(on->step, on->system + count * count, (size_t)count * sizeof *on->step);
-    solve(on->factors, on->pivots, count, on->step);
-    for (int64_t j = 0; j < count; j++)
-        place[j] += on->step[j];
-    return true;
-}
-
-/* u of the rows at a place. */
-static void write_rest(sized *rows, const double *place, double *u)
-{
-    find_rest(rows, place);
-    for (int64_t i = 0; i < rows->n; i += TILE)
-        memcpy(u + i, column_of(rows, i / TILE, rows->count), (size_t)shorter(TILE, rows->n - i) * sizeof *u);
-}
-
-/* Steps from a place, as many as are `left`, given the columns of rows, and u where they lead; none are left where they have settled. Every so
-   many have one matrix. Where some are left, the system of the next one may be singular, which is for the caller to
-   solve, or τ is NaN. */
+/* Steps from a place, as many as are `left`, given the columns of rows, and u where they lead; none are left where
+   they have settled. Every so many have one matrix. Where some are left, the system of the next one may be singular,
+   which is for the caller to solve, or τ is NaN. */
 EXPORT int size_steps(const double *Q, int64_t n, int64_t rank, const double *y, const double *v, const double *s,
                       double share, double close, int64_t every, double *place, double *system, double *tau,
                       int64_t *left, double *u)
 {
-    int64_t count = rank + 1;
-    double *factors = malloc((size_t)(count * (count + 1)) * sizeof *factors);
-    workbench on = {system, factors, factors ? factors + count * count : NULL, malloc((size_t)count * sizeof(int64_t))};
+    workbench on = {0};
     sized rows = {0};
-    bool room = factors && on.pivots && make_room(&rows, n, count);
+    bool room = make_bench(&on, system, rank + 1) && make_room(&rows, n, rank + 1);
     if (room) {
         take_rows(&rows, Q, y, v, s);
-        for (int64_t done = 0; *left > 0 && go(&rows, &on, share, done % every == 0, place, tau); done++)
-            *left = largest(on.step, count, 1) <= close * largest(place, count, 1) ? 0 : *left - 1;
-        write_rest(&rows, place, u);
+        go_on(&rows, &on, share, close, every, place, tau, left, u);
     }
     free(rows.columns);
-    free(on.pivots);
-    free(factors);
+    free(on.factors);
     return room ? DONE : NO_MEMORY;
 }
 
@@ -325,6 +54,16 @@ static void add_times(double factor, const double *RESTRICT column, int64_t n, d
         into[i] += factor * column[i];
 }
 
+/* Σ x. */
+static double sum_of_all(const double *RESTRICT x, int64_t n)
+{
+    double sum = 0.0;
+    SUM(sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i];
+    return sum;
+}
+
 /* What sizes are by least squares, given columns f and the inverse of Σ vff'. */
 static void fit_sizes(const double *f, int64_t n, int64_t m, const double *inverse, const double *v,
                       const double *sizes, double *RESTRICT sums, double *RESTRICT fitted)
@@ -338,24 +77,173 @@ static void fit_sizes(const double *f, int64_t n, int64_t m, const double *inver
         add_times(dot(inverse + j * m, sums, m), f + j * n, n, fitted);
 }
 
-/* Logarithms of sizes, as columns of features f tell them but for their `own` share, within two quantiles; NaN where there
-   are none. */
+/* What sizes are smoothed by: columns of features f, the inverse of Σ vff', shares, what rows know of their own size,
+   the share of the median |u| that is added to |u|, and the quantiles beyond which sizes are not trusted. */
+typedef struct {
+    const double *f;
+    int64_t n, m;
+    const double *inverse, *v, *own;
+    double offset, low, high;
+} smoothing;
+
+/* Logarithms of sizes, as features tell them but for their `own` share, within two quantiles; NaN where there are none.
+   There is room for 3n + 2m numbers to work with. */
+static void smooth_by(const smoothing *by, const double *log_s, const double *u, double *work, double *smooth)
+{
+    int64_t n = by->n;
+    double *sizes = work, *fitted = sizes + n, *ordered = fitted + n, low = 0.0, high = 0.0;
+    bool known = take_sizes(log_s, u, n, by->offset, sizes);
+    if (known) {
+        fit_sizes(by->f, n, by->m, by->inverse, by->v, sizes, ordered + n, fitted);
+        memcpy(ordered, fitted, (size_t)n * sizeof *ordered);
+        low = quantile(ordered, n, by->low), high = quantile(ordered, n, by->high);
+    }
+    INDEPENDENT
+    for (int64_t i = 0; i < n; i++)
+        smooth[i] = known ? clip(fitted[i], low, high) - by->own[i] * (sizes[i] - fitted[i]) : NAN;
+}
+
+/* The same in room of its own. */
 EXPORT int smooth_sizes(const double *f, int64_t n, int64_t m, const double *inverse, const double *v,
                         const double *own, const double *log_s, const double *u, double offset, double low, double high,
                         double *smooth)
 {
-    double *sizes = malloc((size_t)(3 * n + 2 * m) * sizeof *sizes), *fitted = sizes + n, *ordered = fitted + n;
-    if (!sizes)
+    smoothing by = {f, n, m, inverse, v, own, offset, low, high};
+    double *work = malloc((size_t)(3 * n + 2 * m) * sizeof *work);
+    if (!work)
         return NO_MEMORY;
-    bool known = take_sizes(log_s, u, n, offset, sizes);
-    if (known) {
-        fit_sizes(f, n, m, inverse, v, sizes, ordered + n, fitted);
-        memcpy(ordered, fitted, (size_t)n * sizeof *ordered);
-        low = quantile(ordered, n, low), high = quantile(ordered, n, high);
+    smooth_by(&by, log_s, u, work, smooth);
+    free(work);
+    return DONE;
+}
+
+/* Turn smoothed sizes into their change from what they were, but for a constant, and return the largest. */
+static double take_change(const double *RESTRICT log_s, int64_t n, double *RESTRICT change)
+{
+    double sum = 0.0;
+    SUM(sum)
+    for (int64_t i = 0; i < n; i++) {
+        change[i] -= log_s[i];
+        sum += change[i];
     }
-    INDEPENDENT
     for (int64_t i = 0; i < n; i++)
-        smooth[i] = known ? clip(fitted[i], low, high) - own[i] * (sizes[i] - fitted[i]) : NAN;
-    free(sizes);
+        change[i] -= sum / (double)n;
+    return isfinite(sum) ? largest(change, n, 1) : NAN;
+}
+
+/* How far to go on by the last step, given the changes that led to it and to the next one (Anderson). */
+static double share_ahead(const double *RESTRICT before, const double *RESTRICT change, int64_t n)
+{
+    double product = 0.0, square = 0.0;
+    SUM(product, square)
+    for (int64_t i = 0; i < n; i++) {
+        double less = before[i] - change[i];
+        product += change[i] * less;
+        square += less * less;
+    }
+    return clip(product / larger(square, TINY), LEAST_AHEAD, MOST_AHEAD);
+}
+
+/* Move logarithms of sizes by a change, and on by a share of the step before; the change and the step are kept. */
+static void go_ahead(double *RESTRICT log_s, const double *RESTRICT change, int64_t n, double share,
+                     double *RESTRICT before, double *RESTRICT step)
+{
+    INDEPENDENT
+    for (int64_t i = 0; i < n; i++) {
+        step[i] = change[i] + share * (step[i] - (before[i] - change[i]));
+        before[i] = change[i];
+        log_s[i] += step[i];
+    }
+}
+
+/* exp of numbers; false where one is beyond the range of numbers. */
+static bool take_exp(const double *RESTRICT log_s, int64_t n, double *RESTRICT s)
+{
+    int64_t beyond = 0;
+    SUM(beyond)
+    for (int64_t i = 0; i < n; i++) {
+        s[i] = exp_of(log_s[i]);
+        beyond += !(fabs(log_s[i]) <= LARGEST_LOG);
+    }
+    return beyond == 0;
+}
+
+/* How rounds have ended. */
+enum outcome { SETTLED = 0, NOWHERE, DOUBTFUL };
+
+/* Steps of φ and κ and smoothed sizes in turn, `first` steps and then `later` ones, until the largest change of sizes is
+   below `settled`. Logarithms of sizes and the place are moved; s and u are those that the last steps have led to. The
+   outcome is DOUBTFUL where a system may be singular, or sizes are beyond the range of numbers. */
+EXPORT int size_rounds(const double *Q, int64_t n, int64_t rank, const double *y, const double *f, int64_t m,
+                       const double *inverse, const double *v, const double *own, double offset, double low,
+                       double high, int64_t rounds, int64_t first, int64_t later, int64_t every, double share,
+                       double close, double settled, double *place, double *log_s, double *s, double *u, double *tau,
+                       int64_t *outcome)
+{
+    int64_t count = rank + 1, left = 0;
+    smoothing by = {f, n, m, inverse, v, own, offset, low, high};
+    double *before = calloc((size_t)(6 * n + 2 * m + count * (count + 1)), sizeof *before);
+    double *step = before + n, *change = step + n, *work = change + n, *system = work + 3 * n + 2 * m;
+    workbench on = {0};
+    sized rows = {0};
+    bool room = before && make_bench(&on, system, count) && make_room(&rows, n, count), moving = room;
+    *outcome = NOWHERE;
+    for (int64_t done = 0; moving && done < rounds; done++) {
+        if (!take_exp(log_s, n, s)) {
+            *outcome = DOUBTFUL;
+            break;
+        }
+        left = done ? later : first;
+        take_rows(&rows, Q, y, v, s);
+        go_on(&rows, &on, share, close, every, place, tau, &left, u);
+        smooth_by(&by, log_s, u, work, change);
+        double most = take_change(log_s, n, change);
+        moving = !left && most >= settled && most < INFINITY;
+        if (left || most < settled)
+            *outcome = !isfinite(*tau) ? NOWHERE : left ? DOUBTFUL : SETTLED;
+        if (moving)
+            go_ahead(log_s, change, n, done ? share_ahead(before, change, n) : 0.0, before, step);
+    }
+    free(rows.columns);
+    free(on.factors);
+    free(before);
+    return room ? DONE : NO_MEMORY;
+}
+
+/* exp γ'f of every row, with γ'f within two quantiles, (y − q'φ) over that, and Σ vq over it; `known` is false where numbers
+   do not hold these. */
+EXPORT int noise_over_sizes(const double *Q, int64_t n, int64_t rank, const double *y, const double *f, int64_t m,
+                            const double *v, const double *phi, const double *gamma, double low, double high,
+                            double *RESTRICT s, double *RESTRICT noise, double *mean_row, int64_t *known)
+{
+    double *shares = calloc((size_t)n, sizeof *shares);
+    int64_t strange = 0;
+    if (!shares)
+        return NO_MEMORY;
+    memset(s, 0, (size_t)n * sizeof *s);
+    for (int64_t j = 0; j < m; j++)
+        add_times(gamma[j], f + j * n, n, s);
+    *known = isfinite(sum_of_all(s, n));
+    if (*known) {
+        memcpy(shares, s, (size_t)n * sizeof *shares);
+        low = quantile(shares, n, low), high = quantile(shares, n, high);
+        for (int64_t i = 0; i < n; i++)
+            s[i] = clip(s[i], low, high);
+        memcpy(shares, s, (size_t)n * sizeof *shares);
+        *known = take_exp(shares, n, s);
+    }
+    memcpy(noise, y, (size_t)n * sizeof *noise);
+    for (int64_t j = 0; j < rank; j++)
+        add_times(-phi[j], Q + j * n, n, noise);
+    SUM(strange)
+    for (int64_t i = 0; i < n; i++) {
+        noise[i] /= s[i];
+        shares[i] = v[i] / s[i];
+        strange += !(fabs(noise[i]) < INFINITY);
+    }
+    for (int64_t j = 0; j < rank; j++)
+        mean_row[j] = dot(shares, Q + j * n, n);
+    *known = *known && !strange;
+    free(shares);
     return DONE;
 }
