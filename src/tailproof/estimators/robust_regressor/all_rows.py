@@ -9,6 +9,7 @@ fast it grows is known far better than its mean, from sizes of residuals.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -301,7 +302,7 @@ def judged_in_memory(
     delta: float,
     measure: LogNoise,
     learned: Learned | None,
-    judges: NDArray[np.intp],
+    judges: Callable[[], NDArray[np.intp]],
 ) -> Refit:
     """The first levels of a path that was fitted on all rows, after these have judged.
 
@@ -317,8 +318,8 @@ def judged_in_memory(
         How the rows that chose measure sizes of residuals.
     learned : Learned or None
         What the rows that chose tell of the noise, for a second fit on all.
-    judges : array of int
-        Rows that say whether that holds.
+    judges : function
+        Gives the rows that say whether that holds.
     """
     first = path.residuals_of(LOG_NOISE_LEVEL)
     theta = path.recentred(delta, first)
@@ -333,7 +334,7 @@ def judged_in_memory(
 
 
 def second_in_memory(
-    path: TruncationPath, X: Any, learned: Learned, delta: float, judges: NDArray[np.intp]
+    path: TruncationPath, X: Any, learned: Learned, delta: float, judges: Callable[[], NDArray[np.intp]]
 ) -> SecondFit | None:
     """A second fit on the rows of a path; see :func:`judged_in_memory`."""
     noise, _, reach = _noise_and_reach(path, X, path.residuals_of(LOG_NOISE_LEVEL), measure_of_size(path))

@@ -117,7 +117,7 @@ class RegressionTask:
         path = path.only(with_least_squares(path.levels, members))
         whole = path.moved(self.X, unit.to_unit(self.y), weights_of(self)).cautious()
         judged = whole, self.X, len(members), self.delta, measure_of_size(path), self.learned
-        return judged_in_memory(*judged, self._judges())
+        return judged_in_memory(*judged, self._judges)
 
     def recentred(self, path: TruncationPath, members: tuple[int, ...]) -> Refit:
         """Some levels of a path that was solved on these rows."""
@@ -126,14 +126,12 @@ class RegressionTask:
         if self.learned is None:
             return fitted
         whole = path.only(with_least_squares(path.levels, members))
-        return replace(
-            fitted, second=second_in_memory(whole, self.X, self.learned, self.delta, self._judges())
-        )
+        return replace(fitted, second=second_in_memory(whole, self.X, self.learned, self.delta, self._judges))
 
     def _judges(self) -> NDArray[np.intp]:
         """Rows that say whether what the few have learned holds: those that choose where these miss much."""
         few, most = rows_to_compare(self.X.shape[1], True, self.tuning)
-        steps = steps_of(few, most)
+        steps = steps_of(few, min(most, self.n))
         return list(few_rows(self.n, steps, self.seed))[-1] if steps else most_rows(self.n, most, self.seed)
 
     def knowing(self, learned: Learned | None) -> RegressionTask:

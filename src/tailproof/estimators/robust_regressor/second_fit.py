@@ -195,7 +195,7 @@ def second_fit(
     slopes: Array,
     errors: Array,
     delta: float,
-    judges: NDArray[np.intp],
+    judges: Callable[[], NDArray[np.intp]],
 ) -> SecondFit | None:
     """The slopes on the rows of a path, and whether these contradict; None where steps do not settle.
 
@@ -209,8 +209,8 @@ def second_fit(
     slopes, errors : arrays
         Of sizes of residuals along columns, and their standard errors.
     delta : float
-    judges : array of int
-        Rows that say whether sizes are as modelled.
+    judges : function
+        Gives the rows that say whether sizes are as modelled.
     """
     rows, size = path.rows, float(path.rows.weights.sum() ** 2 / (path.rows.weights @ path.rows.weights))
     plain = plain_theta(path)
@@ -235,7 +235,7 @@ def second_fit(
     if isinstance(there, ByScore):
         return SecondFit(there, mean_row, size, agreement, learned)
     errors = there.distance_errors(sums)
-    trusted = trusted_share(there, columns.take(judges), errors, rows.tuning)
+    trusted = trusted_share(there, columns.take(judges()), errors, rows.tuning)
     law = learned.across.law if learned.across else None
     by_law = None if law is None else solved_by_law(law, there, columns)
     there, across = with_law(there, by_law, sums, plain, size, rows.tuning)
