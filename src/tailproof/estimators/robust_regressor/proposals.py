@@ -152,6 +152,11 @@ class Residuals:
         return slopes_told(self.blend.path.basis.map, self.growth.told)
 
     @functools.cached_property
+    def freedom(self) -> int:
+        """How many these are, or one."""
+        return max(round(float(np.trace(self.slopes_told))), 1)
+
+    @functools.cached_property
     def tell_of_all(self) -> bool:
         """Whether they do so of all slopes."""
         return bool(np.isin(np.flatnonzero(seen_columns(self.blend.path.basis.map)), self.growth.told).all())
@@ -178,8 +183,9 @@ class Residuals:
 
     def conflict(self, distance: Array, variance: float) -> float:
         """Normal score of a distance of slopes, whose coordinates have the variance given."""
-        chi = distance @ distance / max(variance, _TINY)
-        return float(normal_score(np.array(chi), max(self.Q.shape[1] - 1, 1)))
+        known = distance if self.tell_of_all else self.slopes_told @ distance
+        chi = known @ known / max(variance, _TINY)
+        return float(normal_score(np.array(chi), self.freedom))
 
     def left_out(self, found: Proposal) -> Array:
         """What the second fit changes in the predictions of held-out rows, but for a constant.
@@ -449,7 +455,7 @@ def _conflict(step: Array, covariance: Array, residuals: Residuals) -> float:
     """Normal score of a distance of slopes."""
     slopes = residuals.slopes_told
     chi = squared_distance(slopes @ step, slopes @ covariance @ slopes, _ALIKE)
-    return float(normal_score(np.array(chi), max(round(float(np.trace(slopes))), 1)))
+    return float(normal_score(np.array(chi), residuals.freedom))
 
 
 def weight_of_size(distance: float, variance: float, covariance: float) -> float:
