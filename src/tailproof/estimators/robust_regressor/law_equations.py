@@ -119,11 +119,15 @@ class ByLaw:
             whole_error=longer * self.whole_error,
         )
 
-    def levelled(self, size: BySize) -> ByLaw:
-        """With the constant of a fit by size."""
-        constant = constant_of(self.map)
-        gap = constant @ coordinates_of(self.map, size.theta - self.theta)
-        return replace(self, theta=self.theta + self.map @ (gap * constant))
+    def levelled(self, size: BySize, sizes: Array) -> ByLaw:
+        """With the constant of a fit by size, and its slopes along columns that the few hardly knew.
+
+        κ moves so that rows of such sizes have the noise that they had.
+        """
+        told = np.append(np.isin(np.arange(self.theta.size - 1), size.asked), True)
+        theta, constant = np.where(told, self.theta, size.theta), constant_of(self.map)
+        moved = self.map @ (constant * (constant @ coordinates_of(self.map, size.theta - theta)))
+        return replace(self, theta=theta + moved, kappa=self.kappa - float(moved[-1] * np.mean(1.0 / sizes)))
 
     def step(self, sums: Array) -> Array:
         """Of φ and κ."""

@@ -208,6 +208,11 @@ class BySize:
         return self._conflict_along(np.setdiff1d(self.asked, self.columns), sums, plain)
 
     @property
+    def know_all(self) -> bool:
+        """Whether the few told enough of every column; else a part of more rows may lack a category too."""
+        return bool(np.isin(np.flatnonzero(seen_columns(self.map)), self.asked).all())
+
+    @property
     def asked(self) -> NDArray[np.intp]:
         """Columns along which least squares may contradict."""
         return np.arange(self.theta.size - 1) if self.told is None else self.told

@@ -274,7 +274,7 @@ def plain_theta(path: TruncationPath) -> Array:
 
 def _from_some(equations: ByScore | BySize, rows: ScaledRows, plain: Array, reach: Array) -> ByScore | BySize:
     """Where a tenth of many rows leads: from there, fewer passes over all of them are left."""
-    if rows.n < MANY:
+    if rows.n < MANY or (isinstance(equations, BySize) and not equations.know_all):
         return equations
     part, far = rows.tenth, reach[rows.places_of_tenth]
     found = solved(equations, lambda here: sums_for_steps(here, part, plain, far), part)

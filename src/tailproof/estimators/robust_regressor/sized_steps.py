@@ -150,9 +150,10 @@ def with_sizes_held(equations: BySize, rows: ScaledRows) -> BySize:
 
 def solved_by_law(law: ByLaw, size: BySize, rows: ScaledRows) -> ByLaw | None:
     """Slopes by a law, given sizes; first on a tenth of many rows, which has the derivatives for all."""
-    few = _few_of(rows)
+    few = _few_of(rows, size)
     curved, sizes = curved_by_law(size, few), sizes_over_rows(size, few)
-    found = solved_either_way(curved(law.levelled(size)), lambda here: here.sums_over(few, sizes), curved)
+    start = curved(law.levelled(size, sizes))
+    found = solved_either_way(start, lambda here: here.sums_over(few, sizes), curved)
     if found is None or few is rows:
         return found
     sizes = sizes_over_rows(size, rows)
@@ -161,15 +162,15 @@ def solved_by_law(law: ByLaw, size: BySize, rows: ScaledRows) -> ByLaw | None:
 
 def curved_by_law(size: BySize, rows: ScaledRows) -> Callable[[ByLaw], ByLaw]:
     """With the derivatives of rows, or of a tenth of many, whose noise has such sizes."""
-    few = _few_of(rows)
+    few = _few_of(rows, size)
     Z = np.concatenate([tile for _, tile in long_tiles(few)])
     sizes = size.sizes(Z)
     return lambda here: here.curved(Z, few.y, few.weights, sizes)
 
 
-def _few_of(rows: ScaledRows) -> ScaledRows:
+def _few_of(rows: ScaledRows, size: BySize) -> ScaledRows:
     """The rows, or a tenth of many."""
-    return rows if rows.n < MANY else rows.tenth
+    return rows.tenth if rows.n >= MANY and size.know_all else rows
 
 
 def sizes_over_rows(equations: BySize, rows: ScaledRows) -> Array:
