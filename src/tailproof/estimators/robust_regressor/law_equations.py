@@ -32,6 +32,8 @@ from tailproof.native.size_scores import SizedScore, sized_score_sums
 _LEAST_SLOPE = 0.1  # of the mean ψ′: what rows have at least, so that no direction is without any
 _LEAK = 0.1  # of a step of slopes along columns: what reaches those across, derivatives being of other rows
 _ALIKE = 1e-9  # of the largest: what directions have that columns do not span
+_LOOKED_AT = 5_000  # rows that tell where to begin
+_HALVINGS, _NEAR = 40, 1e-3
 _TINY = 1e-300
 
 
@@ -42,6 +44,21 @@ def share_of_least_risk(gain: float, square: float, variance: float) -> float:
     V_D; V − C is the gain.
     """
     return float(np.clip(gain / max(square, variance, _TINY), 0.0, 1.0))
+
+
+def _middle(score: MonotoneScore, noise: Array, v: Array) -> float:
+    """The κ for which the mean of ψ of noise − κ vanishes: it falls as κ grows."""
+    low, high = float(noise.min()) - float(score.knots[-1]), float(noise.max()) - float(score.knots[0])
+    kappa = min(max(0.0, low), high)
+    for _ in range(_HALVINGS):
+        psi, slopes = score.both(noise - kappa)
+        rest, steepness = float(v @ psi), float(v @ slopes)
+        low, high = (kappa, high) if rest > 0 else (low, kappa)
+        step = rest / steepness if steepness > 0 else math.inf
+        if abs(step) <= _NEAR * (high - low) or high - low <= _NEAR:
+            break
+        kappa = kappa + step if low < kappa + step < high else 0.5 * (low + high)
+    return kappa
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,15 +136,20 @@ class ByLaw:
             whole_error=longer * self.whole_error,
         )
 
-    def levelled(self, size: BySize, sizes: Array) -> ByLaw:
-        """With the constant of a fit by size, and its slopes along columns that the few hardly knew.
-
-        κ moves so that rows of such sizes have the noise that they had.
-        """
+    def levelled(self, size: BySize) -> ByLaw:
+        """With the constant of a fit by size, and its slopes along columns that the few hardly knew."""
         told = np.append(np.isin(np.arange(self.theta.size - 1), size.asked), True)
         theta, constant = np.where(told, self.theta, size.theta), constant_of(self.map)
-        moved = self.map @ (constant * (constant @ coordinates_of(self.map, size.theta - theta)))
-        return replace(self, theta=theta + moved, kappa=self.kappa - float(moved[-1] * np.mean(1.0 / sizes)))
+        gap = constant @ coordinates_of(self.map, size.theta - theta)
+        return replace(self, theta=theta + self.map @ (gap * constant))
+
+    def begun(self, size: BySize, rows: ScaledRows, sizes: Array) -> ByLaw:
+        """Where a fit by size is, but for slopes across, with the κ for which the mean of ψ vanishes."""
+        theta, noise = size.theta + self.map @ self.part_across(self.theta - size.theta), np.empty(rows.n)
+        for part, Z in long_tiles(rows):
+            noise[part] = (rows.y[part] - Z @ theta) / sizes[part]
+        few = np.s_[:: max(rows.n // _LOOKED_AT, 1)]
+        return replace(self, theta=theta, kappa=_middle(self.score, noise[few], rows.weights[few]))
 
     def step(self, sums: Array) -> Array:
         """Of φ and κ."""

@@ -131,7 +131,7 @@ def law_led_by_some(
     here, sizes = law.sums_over(some, sizes_over_rows(before, some)), sizes_over_rows(after, some)
     factor = law.total(sums) / float(some.weights.sum())
     found = solved_either_way(
-        law.levelled(after, sizes),
+        law.levelled(after),
         lambda there: sums + factor * (there.sums_over(some, sizes) - here),
         curved_by_law(after, some),
     )

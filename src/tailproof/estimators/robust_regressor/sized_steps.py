@@ -152,7 +152,7 @@ def solved_by_law(law: ByLaw, size: BySize, rows: ScaledRows) -> ByLaw | None:
     """Slopes by a law, given sizes; first on a tenth of many rows, which has the derivatives for all."""
     few = _few_of(rows, size)
     curved, sizes = curved_by_law(size, few), sizes_over_rows(size, few)
-    start = curved(law.levelled(size, sizes))
+    start = curved(law.begun(size, few, sizes))
     found = solved_either_way(start, lambda here: here.sums_over(few, sizes), curved)
     if found is None or few is rows:
         return found
