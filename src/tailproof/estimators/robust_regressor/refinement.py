@@ -24,7 +24,8 @@ from tailproof.estimators.robust_regressor.inference import Blend, blend_of, whi
 from tailproof.estimators.robust_regressor.monotone_score import ScoreFit
 from tailproof.estimators.robust_regressor.noise_equations import BySize
 from tailproof.estimators.robust_regressor.noise_growth import growth_of_noise
-from tailproof.estimators.robust_regressor.proposals import Proposal, Residuals, propose, weight_of_size
+from tailproof.estimators.robust_regressor.proposals import propose, weight_of_size
+from tailproof.estimators.robust_regressor.proposed_fit import Proposal, Residuals
 from tailproof.estimators.robust_regressor.score_equations import ByScore
 from tailproof.estimators.robust_regressor.second_fit import (
     Learned,
