@@ -8,7 +8,7 @@ from scipy import linalg, optimize
 from sklearn.linear_model import LinearRegression
 
 import tailproof as tp
-from tailproof.estimators.robust_regressor import proposals, second_fit, sized_steps
+from tailproof.estimators.robust_regressor import law_equations, proposals, second_fit, sized_steps
 from tailproof.estimators.robust_regressor.dependent_noise import SizeFit
 from tailproof.estimators.robust_regressor.law_fit import fit_law
 from tailproof.estimators.robust_regressor.led_by_some import law_led_by_some
@@ -224,3 +224,16 @@ def test_symmetric_noise_has_no_law_that_is_worth_it():
     remarks = fitted(X, y).report_.remarks
     assert any("grows along some columns" in remark for remark in remarks)
     assert not any(GROWS in remark for remark in remarks)
+
+
+@pytest.mark.parametrize("shift", [-30.0, -1.0, 0.0, 2.5, 400.0])
+def test_the_middle_is_where_the_mean_of_the_score_vanishes(shift):
+    rng = np.random.default_rng(3)
+    noise, v = rng.lognormal(0, 1.2, 2_000) + shift, rng.uniform(0.5, 2, 2_000)
+    score = law_equations.MonotoneScore(np.array([-1.0, 0.0, 500.0]) + 0.3, np.array([-2.0, 0.5, 3.0]))
+    found = law_equations._middle(score, noise, v)
+    psi = score.at(noise - found)
+    if score.slopes(noise).any():
+        assert abs(v @ psi) < 0.02 * np.sqrt(v @ v) * psi.std()
+    else:
+        assert found == 0.0

@@ -9,6 +9,7 @@ from sklearn.linear_model import LinearRegression
 import tailproof as tp
 from tailproof.estimators.robust_regressor import estimator, proposals
 from tailproof.estimators.robust_regressor.monotone_score import fit_by_score, learn_score
+from tailproof.estimators.robust_regressor.proposed_fit import relieved
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
 
 SCORE, SIZE = "score that suits the noise", "grows along some columns"
@@ -216,7 +217,6 @@ def test_trust_in_sizes_begins_where_they_promise_much():
 
 
 def test_trust_takes_back_what_quiet_rows_explain_and_no_more():
-    relieved = proposals._relieved
     assert relieved(3.8, -2.4, 1.0) == pytest.approx(1.3)
     assert relieved(3.8, 3.0, 1.0) == 3.0
     assert relieved(32.0, 0.7, 1.0) > 25

@@ -33,7 +33,7 @@ _LEAST_SLOPE = 0.1  # of the mean ψ′: what rows have at least, so that no dir
 _LEAK = 0.1  # of a step of slopes along columns: what reaches those across, derivatives being of other rows
 _ALIKE = 1e-9  # of the largest: what directions have that columns do not span
 _LOOKED_AT = 5_000  # rows that tell where to begin
-_HALVINGS, _NEAR = 40, 1e-3
+_HALVINGS, _NEAR = 40, 0.01  # at most; of the error of a mean, what may be left of it
 _TINY = 1e-300
 
 
@@ -47,17 +47,18 @@ def share_of_least_risk(gain: float, square: float, variance: float) -> float:
 
 
 def _middle(score: MonotoneScore, noise: Array, v: Array) -> float:
-    """The κ for which the mean of ψ of noise − κ vanishes: it falls as κ grows."""
+    """The κ for which the mean of ψ of noise − κ vanishes, which falls as κ grows; 0 if ψ is flat there."""
     low, high = float(noise.min()) - float(score.knots[-1]), float(noise.max()) - float(score.knots[0])
-    kappa = min(max(0.0, low), high)
-    for _ in range(_HALVINGS):
+    kappa = 0.0
+    for number in range(_HALVINGS):
         psi, slopes = score.both(noise - kappa)
         rest, steepness = float(v @ psi), float(v @ slopes)
-        low, high = (kappa, high) if rest > 0 else (low, kappa)
-        step = rest / steepness if steepness > 0 else math.inf
-        if abs(step) <= _NEAR * (high - low) or high - low <= _NEAR:
+        flat = not number and not (steepness > 0 and low < kappa < high)
+        if flat or abs(rest) <= _NEAR * float(np.linalg.norm(v * psi)):
             break
-        kappa = kappa + step if low < kappa + step < high else 0.5 * (low + high)
+        low, high = (kappa, high) if rest > 0 else (low, kappa)
+        there = kappa + rest / steepness if steepness > 0 else math.inf
+        kappa = there if low < there < high else 0.5 * (low + high)
     return kappa
 
 
