@@ -216,5 +216,4 @@ class SecondPass:
         pooled = self.centre + (self.reach * float(top) / float(slope) if slope > 0 else 0.0) - moved
         informative_share = share_of_informative_rows(rows.y, rest, rows.weights)
         mean = resistant_mean(rest, delta, w, pooled, informative_share)
-        error = own / weight**2 - 2 * both / (weight * total) + even / total**2
-        return Level(mean, math.sqrt(max(float(error), 0.0)))
+        return Level.of(mean, float(own) / weight**2, float(both) / (weight * total), float(even) / total**2)

@@ -143,6 +143,8 @@ def growth_of_noise(rows: ScaledRows, residuals: Array) -> Growth | None:
         return None
     z, sizes = columns_of(rows), np.log(away + OFFSET * typical)
     told = told_columns(z, v)
+    if not told.size:
+        return Growth(z, told, sizes, Slopes(np.zeros(0), np.zeros((0, 0))), 1.0, told)
     z = z if told.size == z.shape[1] else z * np.isin(np.arange(z.shape[1]), told)
     if rows.n < ROWS_PER_UNKNOWN * rows.parameters:
         along = replace(slopes_of_sizes(z, sizes, v, rows.parameters), sets=exclusive_sets(z))

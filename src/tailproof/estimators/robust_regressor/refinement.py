@@ -348,7 +348,7 @@ def _level_by_size(model: LinearFit, change: Array, blend: Blend, second: Second
     there = unit.centre + unit.scale * second.level.mean - float(columns.centre @ coef)
     gap = there - (model.intercept - float(mean @ change))
     conflict = abs(gap) / max(unit.scale * second.level.error, _TINY)
-    return gap * agreement_of(conflict, blend.rows.tuning)
+    return gap * second.level.share * agreement_of(conflict, blend.rows.tuning)
 
 
 def _mean(rest: Array, found: Proposal, share: float, residuals: Residuals, task: RegressionTask) -> float:

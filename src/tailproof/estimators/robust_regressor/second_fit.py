@@ -170,10 +170,21 @@ class SecondFit:
 
 @dataclass(frozen=True)
 class Level:
-    """Mean of what slopes leave of rows weighted by 1/s(x)², and the error of its distance to all's."""
+    """Mean of what slopes leave of rows weighted by 1/s(x)², and the error of its distance to all's.
+
+    ``share`` of that distance has the least variance: where few rows have most of the weight, little.
+    """
 
     mean: float
     error: float
+    share: float
+
+    @classmethod
+    def of(cls, mean: float, own: float, both: float, even: float) -> Level:
+        """Given the variances of the two means, the former first, and their covariance."""
+        square = max(own - 2.0 * both + even, 0.0)
+        share = float(np.clip((even - both) / max(square, _TINY), 0.0, 1.0))
+        return cls(mean, math.sqrt(square), share)
 
 
 def agreement_of(conflict: float, tuning: Tuning) -> float:
@@ -346,5 +357,5 @@ def rest_of_rows(equations: ByScore | BySize, rows: ScaledRows) -> tuple[Array, 
 def _level(equations: BySize, rows: ScaledRows, delta: float, informative_share: float) -> Level:
     rest, v = rest_of_rows(equations, rows)
     mean = resistant_mean(rest, delta, v, informative_share=informative_share)
-    apart = (v / v.sum() - rows.weights / rows.weights.sum()) * (rest - mean)
-    return Level(mean, float(np.linalg.norm(apart)))
+    own, even = v / v.sum() * (rest - mean), rows.weights / rows.weights.sum() * (rest - mean)
+    return Level.of(mean, float(own @ own), float(own @ even), float(even @ even))

@@ -331,7 +331,7 @@ static double quantile_of(const law *of, double share)
 static bool take_density(const law *of, int64_t bins, double narrowest, double *u, double *density)
 {
     double edges[MOST_BINS + 1], span = of->ordered[of->n - 1] - of->ordered[0];
-    for (int64_t k = 0; k <= bins; k++)
+    for (int64_t k = 1; k < bins; k++)
         edges[k] = quantile_of(of, (double)k / (double)bins);
     edges[0] = of->ordered[0], edges[bins] = of->ordered[of->n - 1];
     double middle = edges[3 * bins / 4] - edges[bins / 4];
