@@ -22,6 +22,7 @@ from tailproof.native.levels import row_products
 from tailproof.native.rows import ends_and_square
 from tailproof.native.scaling import scale_and_map_rows, scale_rows
 
+_CONSTANT = 1e-9  # variance of a scaled column of one value, which rounding may leave
 _ROUNDING = 1e-24  # of the largest square: what centring leaves of a constant column
 _FEW_COLUMNS = 8  # below, a product of matrices takes longer than a plain loop
 _MANY_FUNCTIONS = 32  # of rows, whose products take as long as those of so many columns
@@ -50,6 +51,12 @@ class Whitening:
     def rank(self) -> int:
         """Number of coordinates."""
         return int(self.inverse.size)
+
+    @property
+    def seen(self) -> NDArray[np.bool_]:
+        """Columns that are not constant in the rows that the coordinates are from."""
+        parts = self.of_slopes(np.eye(len(self.map))[:, :-1])
+        return np.asarray((parts**2).sum(axis=0) > _CONSTANT)
 
     @property
     def constant(self) -> Array:
@@ -169,6 +176,14 @@ class ScaledRows:
         turns = _GOLDEN * tens
         which = (10 * (turns - np.floor(turns))).astype(np.intp)
         return np.minimum(10 * tens + which, self.n - 1)
+
+    def with_scales_of(self, X: Any) -> ScaledRows:
+        """The same with scales of other rows for columns that are constant in these, which tell none."""
+        constant = np.flatnonzero(~self.whitening.seen)
+        scale = self.columns.scale.copy()
+        for column in constant:
+            scale[column] = _spread(X[:, [column]], self.columns.centre[column]) or scale[column]
+        return replace(self, columns=replace(self.columns, scale=scale)) if constant.size else self
 
     def others(self, X: Any, y: Array, weights: Array) -> ScaledRows:
         """Other rows of the same columns, in the same basis."""
@@ -447,3 +462,11 @@ def gram(Z: Array, weights: Array | None) -> Array:
         return column_products(Z, weights)
     A = Z if weights is None else Z * np.sqrt(weights)[:, None]
     return np.asarray(A.T @ A)
+
+
+def _spread(column: Any, centre: float) -> float:
+    """Root mean square of the distances to a centre; zero for a constant."""
+    values = column.toarray() if sparse.issparse(column) else np.asarray(column, dtype=np.float64)
+    away = np.abs(values - centre)
+    largest = float(away.max(initial=0.0))
+    return largest * float(np.sqrt(np.mean((away / largest) ** 2))) if 0 < largest < np.inf else 0.0

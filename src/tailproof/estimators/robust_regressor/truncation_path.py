@@ -192,7 +192,7 @@ class TruncationPath:
 
     def _whitened_anew(self, X: Any, y: Array, weights: Array, theta: Array) -> tuple[ScaledRows, Array]:
         """Other rows in a basis of their own, and φ of θ in it."""
-        rows = replace(self.rows, basis=None).others(X, y, weights).whitened()
+        rows = replace(self.rows.with_scales_of(X), basis=None).others(X, y, weights).whitened()
         return rows, rows.whitening.coordinates(theta)
 
     def system(self) -> System:
