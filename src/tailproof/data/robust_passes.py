@@ -32,7 +32,13 @@ from tailproof.data.random_sample import RowNumbers
 from tailproof.data.second_passes import SecondDescent
 from tailproof.data.standing_rows import Standing, standing_for_all
 from tailproof.estimators.inputs import entropy
-from tailproof.estimators.robust_regressor.all_rows import CORRECTED, Judgement, Reach, judge
+from tailproof.estimators.robust_regressor.all_rows import (
+    CORRECTED,
+    Judgement,
+    Reach,
+    judge,
+    solved_along_all,
+)
 from tailproof.estimators.robust_regressor.candidates import RegressionTask, Unit, weights_of
 from tailproof.estimators.robust_regressor.compared import is_surprising
 from tailproof.estimators.robust_regressor.glitches import feature_limits
@@ -180,10 +186,12 @@ class AllRows:
         standing = replace(descent.path, phi=phi)
         self.used, self.left_out = (int(count) for count in totals.sizes[2:4])
         self.size = totals.effective_rows
-        theta = recentred(path.rows, standing, measure, totals, self.task.delta)
         plain = measure.plain
         second = self.second.here.equations.theta if self.second and self.second.here else None
         evidence = evidence_of(standing, second, measure, totals)
+        standing = solved_along_all(standing, evidence.noise, evidence.means, plain)
+        phi = standing.phi
+        theta = recentred(path.rows, standing, measure, totals, self.task.delta)
         judgement = judge(standing, theta, evidence, plain)
         # On the sample a level and least squares have another error.
         judgement = judgement.only(~(worse | worse[plain]))

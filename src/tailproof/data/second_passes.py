@@ -32,6 +32,7 @@ from tailproof.estimators.robust_regressor.second_fit import (
     Learned,
     SecondFit,
     agreement_of,
+    kept_near,
     plain_theta,
     solved_on_sample,
     with_law,
@@ -199,7 +200,8 @@ class SecondDescent:
         """The fit, given θ of least squares, the variance of the distance to it, and what all rows tell."""
         if self.here is None or self.last is None or not self.settled:
             return None
-        equations, (last, sums) = self.here.equations, self.last
+        (last, sums), here = self.last, self.here.equations
+        equations = kept_near(here, last.of_scores(sums), plain, found.mean_row)
         if not equations.suits(*found.noise.along_columns, size):
             return None
         conflict = equations.conflict(last.of_scores(sums), plain, apart)

@@ -102,6 +102,11 @@ class LevelMeans:
         slope = np.maximum(slope, LEAST_SLOPE)
         return cls(slope, inside / slope, products)
 
+    def variances_to(self, plain: int) -> Array:
+        """Of coordinates of the distances of levels to least squares, if noise does not depend on rows."""
+        spread = self.products / np.outer(self.slope, self.slope)
+        return np.maximum(np.diag(spread) + spread[plain, plain] - 2 * spread[:, plain], 0.0)
+
 
 def least_squares_of(levels: Levels) -> int:
     """Which of them it is."""
@@ -166,14 +171,10 @@ class AllRowsEvidence:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is to be added to θ of every level, for noise that grows and where it is not solved.
-
-    And its share to be replaced by least squares.
-    """
+    """What is to be added to θ of every level, and its share to be replaced by least squares."""
 
     change: Array
     pull: Array
-    unsolved: Array
 
     @property
     def corrects(self) -> bool:
@@ -182,13 +183,13 @@ class Judgement:
 
     def only(self, levels: NDArray[np.bool_]) -> Judgement:
         """The same for some levels; the others stay as they are."""
-        return Judgement(self.change * levels, self.pull * levels, self.unsolved * levels)
+        return Judgement(self.change * levels, self.pull * levels)
 
     def refit(self, path: TruncationPath, theta: Array, plain: int, members: int) -> Refit:
         """The first levels of a path, whose recentred θ is given, with this done to them."""
         shares = np.diag(1.0 - self.pull)
         shares[:, plain] += self.pull
-        return Refit(path, theta + self.change + self.unsolved, shares[:members], self.corrects)
+        return Refit(path, theta + self.change, shares[:members], self.corrects)
 
 
 def slopes_apart(theta: Array, plain: int, noise: LogNoise, second: Array | None = None) -> Array:
@@ -232,8 +233,7 @@ def judge(path: TruncationPath, theta: Array, found: AllRowsEvidence, plain: int
     """
     rows = path.rows
     freedom = path.basis.rank - int(rows.fit_intercept)
-    spread = found.means.products / np.outer(found.means.slope, found.means.slope)
-    variance = np.maximum(np.diag(spread) + spread[plain, plain] - 2 * spread[:, plain], 0.0)
+    variance = found.means.variances_to(plain)
     growth = _growth(found.noise)
     bias = _bias_by_scale(path, theta, found.means)
     levels, last = np.arange(len(path.levels)), len(path.levels)
@@ -244,24 +244,33 @@ def judge(path: TruncationPath, theta: Array, found: AllRowsEvidence, plain: int
         along -= bias
         bias += _refuted(along * math.sqrt(square), variance) * along
     change = np.outer(growth, bias)
+    change[-1] = -float(rows.fit_intercept) * (found.mean_row[:-1] @ change[:-1])
     freedom -= bool(growth.any())
-    pull = _james_stein(distance, variance, freedom, rows.tuning)
-    unsolved = _unsolved(path, theta[:, [plain]] - theta, found.noise, variance)
-    for added in (change, unsolved):  # the mean stays where it was recentred to
-        added[-1] = -float(rows.fit_intercept) * (found.mean_row[:-1] @ added[:-1])
-    return Judgement(change, pull, unsolved)
+    return Judgement(change, _james_stein(distance, variance, freedom, rows.tuning))
 
 
-def _unsolved(path: TruncationPath, apart: Array, noise: LogNoise, variance: Array) -> Array:
-    """What least squares adds to levels along columns that the rows that chose hardly knew.
+def solved_along_all(path: TruncationPath, noise: LogNoise, means: LevelMeans, plain: int) -> TruncationPath:
+    """A path whose levels have the slopes of least squares along columns where they are not solved.
 
-    Where all rows of a category are truncated, a level stays where it was: its distance is beyond chance.
+    Where all rows of a category are truncated, which the rows that chose hardly knew, a level stays where it
+    was: its distance to least squares is beyond chance.
     """
-    basis, span = path.basis, path.rows.tuning.conflict_certain - path.rows.tuning.conflict_tolerated
-    errors = np.sqrt(np.multiply.outer((basis.least_slopes**2).sum(axis=1), variance))
+    basis, tuning = path.basis, path.rows.tuning
+    unknown = np.flatnonzero(np.broadcast_to(noise.told, path.rows.width) == 0)
+    theta = basis.map @ path.phi
+    apart = theta[unknown][:, [plain]] - theta[unknown]
+    errors = np.sqrt(
+        np.multiply.outer((basis.least_slopes[unknown] ** 2).sum(axis=1), means.variances_to(plain))
+    )
     far = np.divide(np.abs(apart), errors, out=np.zeros_like(apart), where=errors > 0)
-    sure = np.clip((far - path.rows.tuning.conflict_tolerated) / span, 0.0, 1.0)
-    return np.asarray((1.0 - np.broadcast_to(noise.told, len(apart)))[:, None] * sure * apart)
+    span = tuning.conflict_certain - tuning.conflict_tolerated
+    added = np.clip((far - tuning.conflict_tolerated) / span, 0.0, 1.0) * apart
+    if not added.any():
+        return path
+    theta[unknown] += added
+    mean_row = path.rows.tile_to_columns(path.rows.mean_tile)
+    theta[-1] -= float(path.rows.fit_intercept) * (mean_row[unknown] @ added)
+    return replace(path, phi=basis.coordinates(theta))
 
 
 def _growth(noise: LogNoise) -> Array:
@@ -322,12 +331,13 @@ def judged_in_memory(
         Gives the rows that say whether that holds.
     """
     first = path.residuals_of(LOG_NOISE_LEVEL)
-    theta = path.recentred(delta, first)
     noise, mean_row, reach = _noise_and_reach(path, X, first, measure)
-    plain = least_squares_of(path.levels)
+    plain, means = least_squares_of(path.levels), level_means(path, reach)
+    solved = solved_along_all(path, noise, means, plain)
+    theta = solved.recentred(delta, first if solved is path else None)
     apart = path.rows.covariances(told_apart(path.basis.map @ path.phi, plain, noise))
-    found = AllRowsEvidence(level_means(path, reach), mean_row, noise, apart)
-    refit = judge(path, theta, found, plain).refit(path, theta, plain, members)
+    found = AllRowsEvidence(means, mean_row, noise, apart)
+    refit = judge(solved, theta, found, plain).refit(solved, theta, plain, members)
     if learned is None:
         return refit
     return replace(refit, second=second_fit(path, learned, reach, *noise.along_columns, delta, judges))

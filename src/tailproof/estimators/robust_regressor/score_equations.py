@@ -154,10 +154,17 @@ class ByScore:
 
     def conflict(self, sums: Array, plain: Array, apart: float) -> float:
         """By a χ² law with as many degrees of freedom as slopes; all rows are taken to be alike."""
-        total, (far, moves) = float(sums[2 * self.theta.size]), sums[-2:]
-        variance = float(moves) / max(float(far) * total, _TINY)
-        chi = np.asarray(apart / max(variance, _TINY))
+        chi = np.asarray(apart / max(self._distance_variance(sums), _TINY))
         return float(normal_score(chi, max(self.map.shape[1] - 1, 1)))
+
+    def _distance_variance(self, sums: Array) -> float:
+        """Of a coordinate of the distance to least squares."""
+        far, moves = sums[-2:]
+        return float(moves) / max(float(far) * self.total(sums), _TINY)
+
+    def distance_errors(self, sums: Array) -> Array:
+        """Standard errors of the distance to least squares along columns."""
+        return np.asarray(np.sqrt(self._distance_variance(sums) * (self.map[:-1] ** 2).sum(axis=1)))
 
     def fit(self) -> ScoreFit:
         """For intervals."""

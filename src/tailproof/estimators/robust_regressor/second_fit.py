@@ -48,6 +48,7 @@ from tailproof.estimators.robust_regressor.sized_steps import (
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath, normal_score
 from tailproof.estimators.robust_regressor.tuning import Tuning
 
+_ASTRAY = 10.0  # standard errors from least squares, where nothing else has judged a slope
 _HOLDS = 0.5  # share of slopes that are trusted, below which intervals do without sizes of the noise
 _ALL = slice(None)
 _TINY = 1e-300
@@ -243,6 +244,7 @@ def second_fit(
     apart = float(rows.covariances((there.theta - plain)[:, None])[0, 0])
     agreement = agreement_of(there.conflict(sums, plain, apart), rows.tuning)
     mean_row = rows.tile_to_columns(rows.mean_tile)
+    there = kept_near(there, sums, plain, mean_row)
     if isinstance(there, ByScore):
         return SecondFit(there, mean_row, size, agreement, learned)
     errors = there.distance_errors(sums)
@@ -252,6 +254,23 @@ def second_fit(
     there, across = with_law(there, by_law, sums, plain, size, rows.tuning)
     level = _level(there, columns, delta, path.informative_share)
     return SecondFit(there, mean_row, size, agreement, learned, level, across, trusted)
+
+
+def kept_near(there: ByScore | BySize, sums: Array, plain: Array, mean_row: Array) -> ByScore | BySize:
+    """Slopes with those of least squares along columns that the few hardly knew, where they are far off.
+
+    All rows of a category may lie where a score is flat, and steps then end anywhere.
+    """
+    every = np.arange(there.theta.size - 1)
+    untold = np.setdiff1d(every, every if there.told is None else there.told)
+    apart = (plain - there.theta)[untold]
+    added = np.where(np.abs(apart) > _ASTRAY * there.distance_errors(sums)[untold], apart, 0.0)
+    if not added.any():
+        return there
+    theta = there.theta.copy()
+    theta[untold] += added
+    theta[-1] -= mean_row[untold] @ added
+    return replace(there, theta=theta)
 
 
 def with_law(
