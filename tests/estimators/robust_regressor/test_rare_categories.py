@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.linear_model import LinearRegression
 
 import tailproof as tp
 from pieces_data import chunks_of
 from robust_pieces import FewChoose
 from tailproof.core.losses import LOSSES
+from tailproof.estimators.inputs import seed_from_random_state
+from tailproof.estimators.robust_regressor.compared import few_rows
 from tailproof.estimators.robust_regressor.monotone_score import learn_score
 from tailproof.estimators.robust_regressor.noise_equations import with_more_directions
 from tailproof.estimators.robust_regressor.noise_growth import exclusive_sets, growth_of_noise
@@ -133,3 +136,80 @@ def test_indicators_are_found_in_other_coordinates():
     rotation = np.linalg.qr(rng.standard_normal((5, 5)))[0]
     back = (X @ rotation) @ rotation.T
     assert [part.tolist() for part in exclusive_sets(back)] == [[0], [1], [2, 3, 4]]
+
+
+@pytest.mark.parametrize("growth", [0.0, 0.4])
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e8])
+def test_slopes_of_a_category_nobody_knew_do_not_depend_on_its_unit(unit, growth):
+    """Its scale cannot be that of the rows that choose, which have none of it."""
+    X, y = rows(3, 20_000, 0, growth)
+    chosen = next(few_rows(20_000, [5_000], seed_from_random_state(0)))
+    category = np.setdiff1d(np.arange(20_000), chosen)[::800]
+    X = np.column_stack([X, np.isin(np.arange(20_000), category)])
+    there = tp.RobustRegressor(random_state=0).fit(X * [1, 1, 1, 1, 1, unit], y + X[:, 5])
+    alone = tp.RobustRegressor(random_state=0).fit(X, y + X[:, 5])
+    np.testing.assert_allclose(there.coef_ * [1, 1, 1, 1, 1, unit], alone.coef_, rtol=1e-6)
+    plain = np.linalg.lstsq(np.column_stack([X, np.ones(20_000)]), y + X[:, 5], rcond=None)[0]
+    assert abs(alone.coef_[5] - 1) < 2 * abs(plain[5] - 1) + 0.5
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_full_indicators_of_rare_levels_are_no_worse_than_least_squares(seed):
+    """Most levels have twenty rows of 60,000: a tenth of these may lack them, and so may rows that choose."""
+    rng = np.random.default_rng([seed, 99])
+    x, level = rng.standard_normal((60_000, 1)), np.minimum(rng.integers(0, 3_000, 60_000), 59)
+    X = np.column_stack([x, np.eye(60)[level]])
+    y = x[:, 0] + (rng.lognormal(0, 1.5, 60_000) - np.exp(1.125)) * np.exp(0.4 * x[:, 0])
+    excess = [
+        np.mean((model.fit(X, y).predict(X) - x[:, 0]) ** 2)
+        for model in (tp.RobustRegressor(random_state=0), LinearRegression())
+    ]
+    assert excess[0] < 0.5 * excess[1]
+
+
+def test_rows_that_tell_of_no_column_have_no_growth():
+    rng = np.random.default_rng([0, 1])
+    X = (rng.random((20_000, 1)) < 1 / 2_000) * 1.0
+    model = tp.RobustRegressor(random_state=0).fit(X, rng.lognormal(0, 1.5, 20_000))
+    assert np.isfinite(model.coef_).all()
+
+
+def test_a_level_that_went_astray_does_not_take_the_intercept_along():
+    rng, n = np.random.default_rng([1, 3, 60]), 110_000
+    X = np.column_stack([rng.standard_normal(n), np.zeros(n)])
+    X[rng.choice(n, 60, replace=False), 1] = 1
+    y = X @ [1, 5] + rng.exponential(size=n) - 1
+    found = tp.fit(tp.RobustRegressor(random_state=0), chunks_of(X, y, 4))
+    memory = tp.RobustRegressor(random_state=0).fit(X, y)
+    assert abs(found.intercept_) < 0.02
+    assert abs(found.intercept_ - memory.intercept_) < 0.002
+
+
+def test_a_level_by_size_counts_in_the_share_of_least_variance():
+    """Where few rows have most of the weight, the plain mean is known better."""
+    against = []
+    for seed in range(8):
+        rng = np.random.default_rng([seed, 3])
+        X = rng.standard_t(3, (200_000, 2))
+        noise = rng.lognormal(0, 1.5, 200_000) - np.exp(1.125)
+        y = X.sum(axis=1) + noise * np.exp(0.4 * np.clip(X[:, 0], -4, 4))
+        excess = [
+            np.mean((model.fit(X, y).predict(X) - X.sum(axis=1)) ** 2)
+            for model in (tp.RobustRegressor(random_state=0), LinearRegression())
+        ]
+        against.append(excess[0] / excess[1])
+    assert max(against) < 1.3
+    assert np.exp(np.mean(np.log(against))) < 0.7
+
+
+@pytest.mark.parametrize("count", [3, 15])
+def test_intervals_of_a_category_that_hardly_anybody_knew_hold(count):
+    """A sample of the rows may have one of it, whose own residual says nothing."""
+    held = []
+    for seed in range(12):
+        X, y = rows(seed, 30_000, 0)
+        category = np.zeros(30_000)
+        category[np.random.default_rng(seed).choice(30_000, count, replace=False)] = 1.0
+        summary = tp.RobustRegressor(random_state=0).fit(np.column_stack([X, category]), y).summary()
+        held.append(summary.low[5] <= 0 <= summary.high[5])
+    assert np.mean(held) >= 0.8

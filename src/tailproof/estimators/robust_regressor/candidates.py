@@ -231,7 +231,7 @@ def path_candidates(task: RegressionTask) -> list[Candidate]:
     def fits(whole: RegressionTask, members: tuple[int, ...]) -> list[LinearFit]:
         here = whole.X is task.X
         fitted = whole.recentred(path, members) if here else whole.refitted(path, members, unit)
-        coef, intercept = rows.unscaled(fitted.theta)
+        coef, intercept = fitted.path.rows.unscaled(fitted.theta)
         sources = [
             FittedLevel(fitted.path, m, unit, corrected=fitted.corrected, second=fitted.second)
             for m in range(len(fitted.path.levels))

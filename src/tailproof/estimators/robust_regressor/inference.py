@@ -29,6 +29,7 @@ from tailproof.estimators.robust_regressor.levels import (
     psi_slopes,
     working_residuals,
 )
+from tailproof.estimators.robust_regressor.noise_growth import columns_of, told_columns
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
 from tailproof.estimators.robust_regressor.small_systems import product
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
@@ -182,6 +183,7 @@ def coefficient_errors(blend: Blend, estimates: Array) -> CoefficientErrors | No
     done = refinement.share * refinement.phi if refinement else 0.0
     if correction is None and not pull.any() and np.isfinite(blend.path.levels.tau).any():
         covariance *= tuning.inference_choice**2
+    _widen(covariance, blend, sample)
     to_data = _to_data(blend)
     # Not of the covariance in the coordinates of the data, where columns of unlike sizes drown each other.
     values, vectors = np.linalg.eigh(covariance)
@@ -197,6 +199,21 @@ def coefficient_errors(blend: Blend, estimates: Array) -> CoefficientErrors | No
         return None
     how = [_HOW, *([centred.why] if centred else [_PENALISED] if pull.any() else [])]
     return CoefficientErrors(centre, factor, float(freedom), " ".join(how))
+
+
+def _widen(covariance: Array, blend: Blend, sample: ScaledRows) -> None:
+    """Give columns that too few rows of a sample tell of the variance that least squares has, at least.
+
+    A sample may have one row of a category, or none: its own residual says nothing.
+    """
+    v = sample.weights / sample.weights.sum()
+    untold = np.setdiff1d(np.arange(sample.width - 1), told_columns(columns_of(sample), v))
+    if not untold.size or sample.loss.link != "identity":
+        return
+    r = sample.y - sample.predictions(blend.phi[:, None])[0]
+    noise = float(v @ r**2) - float(v @ r) ** 2
+    lengths = (blend.path.basis.least_slopes[untold] ** 2).sum(axis=1)
+    covariance[untold, untold] = np.maximum(covariance[untold, untold], noise * lengths / blend.n)
 
 
 def _is_alike_in_all(blend: Blend) -> bool:

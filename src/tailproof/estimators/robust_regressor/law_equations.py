@@ -31,7 +31,6 @@ from tailproof.native.size_scores import SizedScore, sized_score_sums
 
 _LEAST_SLOPE = 0.1  # of the mean ψ′: what rows have at least, so that no direction is without any
 _LEAK = 0.1  # of a step of slopes along columns: what reaches those across, derivatives being of other rows
-_ALIKE = 1e-9  # of the largest: what directions have that columns do not span
 _LOOKED_AT = 5_000  # rows that tell where to begin
 _HALVINGS, _NEAR = 40, 0.01  # at most; of the error of a mean, what may be left of it
 _TINY = 1e-300
