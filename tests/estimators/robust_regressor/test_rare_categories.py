@@ -153,7 +153,7 @@ def test_slopes_of_a_category_nobody_knew_do_not_depend_on_its_unit(unit, growth
     assert abs(alone.coef_[5] - 1) < 2 * abs(plain[5] - 1) + 0.5
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_full_indicators_of_rare_levels_are_no_worse_than_least_squares(seed):
     """Most levels have twenty rows of 60,000: a tenth of these may lack them, and so may rows that choose."""
     rng = np.random.default_rng([seed, 99])

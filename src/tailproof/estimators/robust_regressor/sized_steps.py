@@ -20,6 +20,7 @@ from tailproof.estimators.robust_regressor.score_equations import ByScore
 MANY = 50_000  # rows from which on every tenth is asked first
 CONTRACTS = 0.4  # a step that is longer than this share of the one before wants the derivatives of all rows
 _CLOSE = 0.0005  # of the error of a fit: few rows decide how large that is, and they may say ten times it
+_BEGIN = 0.3  # the same where other steps follow
 _MIXED = 6  # steps
 _STEPS, _NEARLY = 32, 0.1  # at most so many; what the last one may have been, in errors
 _TOLD_APART = 0.01  # of the largest change of steps: smaller ones would be rounding, made large
@@ -31,7 +32,10 @@ _Convex = TypeVar("_Convex", ByScore, ByLaw)
 
 
 def solved_by_steps(
-    start: _Sized, sums_at: Callable[[_Sized], Array], curved: Callable[[_Sized], _Sized]
+    start: _Sized,
+    sums_at: Callable[[_Sized], Array],
+    curved: Callable[[_Sized], _Sized],
+    close: float = _CLOSE,
 ) -> tuple[_Sized, Array] | None:
     """Where sums vanish, and those before the last step; None if steps do not settle.
 
@@ -45,6 +49,8 @@ def solved_by_steps(
         Of equations on their way.
     curved : function
         Gives equations the derivatives that rows have there.
+    close : float
+        What a step may be that is the last one.
     """
     place: Array = np.zeros(len(start.inverse))
     places: list[Array] = []
@@ -55,7 +61,7 @@ def solved_by_steps(
         sums = sums_at(here)
         step = here.step(sums)
         length = here.length(step, sums)
-        if length <= _CLOSE or (number == 1 and _CLOSE * before >= length**2):
+        if length <= close or (number == 1 and close * before >= length**2):
             return here.after(step), sums
         if number == 1 and length > CONTRACTS * before:
             start, places, steps = replace(start, inverse=curved(here).inverse), [], []
@@ -76,14 +82,17 @@ def mixed(places: Sequence[Array], steps: Sequence[Array]) -> Array:
 
 
 def least_loss(
-    start: _Convex, sums_at: Callable[[_Convex], Array], curved: Callable[[_Convex], _Convex]
+    start: _Convex,
+    sums_at: Callable[[_Convex], Array],
+    curved: Callable[[_Convex], _Convex],
+    close: float = _CLOSE,
 ) -> tuple[_Convex, Array] | None:
     """The same by Newton's method, where a steep piece of ψ makes steps with one curvature go to and fro."""
     here, sums = start, sums_at(start)
     for _ in range(_STEPS):
         here = curved(here)
         step = here.step(sums)
-        if here.length(step, sums) <= _CLOSE:
+        if here.length(step, sums) <= close:
             return here.after(step), sums
         here, sums = _along(here, step, sums, sums_at)
     return None
@@ -115,13 +124,13 @@ def _along(
 
 
 def solved_either_way(
-    start: ByLaw, sums_at: Callable[[ByLaw], Array], curved: Callable[[ByLaw], ByLaw]
+    start: ByLaw, sums_at: Callable[[ByLaw], Array], curved: Callable[[ByLaw], ByLaw], close: float = _CLOSE
 ) -> ByLaw | None:
     """Where sums of a law vanish, by steps of either kind; None if neither settles.
 
     None also where no row has a part in ψ′, so that every step is zero.
     """
-    found = solved_by_steps(start, sums_at, curved) or least_loss(start, sums_at, curved)
+    found = solved_by_steps(start, sums_at, curved, close) or least_loss(start, sums_at, curved, close)
     return found[0] if found is not None and found[0].inverse.any() else None
 
 
@@ -144,20 +153,20 @@ def with_sizes_held(equations: BySize, rows: ScaledRows) -> BySize:
         error=equations.error,
         whole_error=equations.error,
     )
-    found = solved_by_law(law, equations, rows)
+    found = solved_by_law(law, equations, rows, _BEGIN)
     return equations if found is None else replace(equations, theta=found.theta, kappa=found.kappa)
 
 
-def solved_by_law(law: ByLaw, size: BySize, rows: ScaledRows) -> ByLaw | None:
+def solved_by_law(law: ByLaw, size: BySize, rows: ScaledRows, close: float = _CLOSE) -> ByLaw | None:
     """Slopes by a law, given sizes; first on a tenth of many rows, which has the derivatives for all."""
     few = _few_of(rows, size)
     curved, sizes = curved_by_law(size, few), sizes_over_rows(size, few)
     start = curved(law.begun(size, few, sizes))
-    found = solved_either_way(start, lambda here: here.sums_over(few, sizes), curved)
+    found = solved_either_way(start, lambda here: here.sums_over(few, sizes), curved, close)
     if found is None or few is rows:
         return found
     sizes = sizes_over_rows(size, rows)
-    return solved_either_way(found, lambda here: here.sums_over(rows, sizes), curved)
+    return solved_either_way(found, lambda here: here.sums_over(rows, sizes), curved, close)
 
 
 def curved_by_law(size: BySize, rows: ScaledRows) -> Callable[[ByLaw], ByLaw]:
