@@ -245,7 +245,7 @@ def _by_size(residuals: Residuals, fit: WeightedFit) -> Proposal:
     slopes, modelled = residuals.slopes_told, fit.moves
     apart, constant = blend_moves(blend, blend.rows, residuals.Q), constant_of(basis.map)
     np.subtract(fit.moves, apart, out=apart)
-    if residuals.tell_of_all:
+    if residuals.tell_all_slopes:
         apart.T[:] -= np.multiply.outer(constant, apart @ constant)
     else:
         apart, modelled = product(apart, slopes), product(modelled, slopes)

@@ -16,7 +16,7 @@ from tailproof.estimators.robust_regressor.dependent_noise import SizeFit, Weigh
 from tailproof.estimators.robust_regressor.inference import MOSTLY_PLAIN, Blend
 from tailproof.estimators.robust_regressor.law_fit import LawFit
 from tailproof.estimators.robust_regressor.monotone_score import ScoreFit
-from tailproof.estimators.robust_regressor.noise_equations import BySize, seen_columns, slopes_told
+from tailproof.estimators.robust_regressor.noise_equations import BySize, slopes_told
 from tailproof.estimators.robust_regressor.noise_growth import Growth, columns_of, exclusive_sets
 from tailproof.estimators.robust_regressor.scaled_rows import gram
 from tailproof.estimators.robust_regressor.score_equations import ByScore
@@ -122,9 +122,9 @@ class Residuals:
         return max(round(float(np.trace(self.slopes_told))), 1)
 
     @functools.cached_property
-    def tell_of_all(self) -> bool:
+    def tell_all_slopes(self) -> bool:
         """Whether they do so of all slopes."""
-        return bool(np.isin(np.flatnonzero(seen_columns(self.blend.path.basis.map)), self.growth.told).all())
+        return bool(np.isin(np.flatnonzero(self.blend.path.basis.seen), self.growth.told).all())
 
     @property
     def tuning(self) -> Tuning:
@@ -148,7 +148,7 @@ class Residuals:
 
     def conflict(self, distance: Array, variance: float) -> float:
         """Normal score of a distance of slopes, whose coordinates have the variance given."""
-        known = distance if self.tell_of_all else self.slopes_told @ distance
+        known = distance if self.tell_all_slopes else self.slopes_told @ distance
         chi = known @ known / max(variance, _TINY)
         return float(normal_score(np.array(chi), self.freedom))
 
