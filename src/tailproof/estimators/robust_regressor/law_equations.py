@@ -94,18 +94,13 @@ class ByLaw:
     error: float
     whole_error: float
 
-    def sums(self, Z: Array, y: Array, v: Array, sizes: Array) -> Array:
-        """Σ vψz/s, vψ, v and v² of rows with sizes s."""
-        scores = sized_score_sums(Z, y, v, sizes, self.sized)
-        return np.concatenate([scores, [v.sum(), v @ v]])
-
     @property
     def sized(self) -> SizedScore:
         """For compiled sums."""
         return SizedScore.of(self.theta, self.kappa, self.score.knots, self.score.values)
 
     def sums_over(self, rows: ScaledRows, sizes: Array) -> Array:
-        """The same of rows at hand, in whatever coordinates these are."""
+        """Σ vψz/s, vψ, v and v² of rows with sizes s, in whatever coordinates these are."""
         tiles, score = long_tiles(rows), self.sized
         parts = (
             sized_score_sums(Z, rows.y[part], rows.weights[part], sizes[part], score) for part, Z in tiles
