@@ -337,9 +337,6 @@ def test_advice_is_a_command_and_a_page(folder):
 
 
 def test_advice_reads_the_data_as_they_were_read(folder):
-    heavy = SIZE + np.random.default_rng(0).standard_t(
-        2.2, N
-    )  # whatever tests ran before: few rows may look light
     rows = [f"{x:.4f};{y:.4f}".replace(".", ",") for x, y in zip(SIZE, HEAVY, strict=True)]
     (folder / "heavy.csv").write_text("\n".join(["size;y", *rows, "?;1,5"]), encoding="latin-1")
     options = ["--task", "regression", "--delimiter", ";", "--encoding", "latin-1"]
